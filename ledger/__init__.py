@@ -1,1 +1,4 @@
-"""The audit ledger for agent runs: what an agent was about to do, what came of it, and the proof that the record is whole."""
+"""The audit ledger for agent runs.
+
+It holds what an agent was about to do and what came of it, and proves that the record is whole.
+"""

@@ -1,1 +1,4 @@
-"""Read models over the log, one to a file: each sees `ledger.core` and the store's interface, and nothing sees it back."""
+"""Read models over the log, one to a file.
+
+Each sees `ledger.core` and the store's interface; nothing in `ledger` sees it back.
+"""

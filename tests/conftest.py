@@ -1,0 +1,7 @@
+"""Loads the parts that every test group shares; each part stands in `tests/support`."""
+
+from __future__ import annotations
+
+pytest_plugins = [
+    "tests.support.ci",
+]

@@ -1,0 +1,1 @@
+"""The whole product as a user meets it: commands, processes, files."""

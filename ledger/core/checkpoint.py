@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Final
 
+from ledger.core import ed25519
 from ledger.core.base64_text import decode_base64, encode_base64
 from ledger.core.errors import Malformed
 from ledger.core.merkle import HASH_LENGTH, SIZE_MAX
@@ -115,8 +116,8 @@ def open_checkpoint(
     """
     if any(key.algorithm is not Algorithm.ED25519 for key in log_keys):
         raise ValueError("a log's pinned key is of type Ed25519")
-    if any(key.algorithm is Algorithm.ED25519 for key in cosigners):
-        raise ValueError("a cosigner's pinned key is of a cosignature type")
+    if any(key.algorithm is not Algorithm.COSIGNATURE_V1 for key in cosigners):
+        raise ValueError("a cosigner's pinned key is of type cosignature/v1")
     parsed = parse_note(note)
     try:
         checkpoint = parse_checkpoint_text(parsed.text)
@@ -155,60 +156,29 @@ def cosign(note: bytes, cosigner: Signer, *, timestamp_s: int) -> bytes:
 
 def cosignature_time_s(line: SignatureLine) -> int:
     """The time in a `cosignature/v1` line, not verified. Raises `NoteInvalid` for another shape."""
-    if len(line.octets) != TIMESTAMP_LENGTH + 64:
+    if len(line.octets) != TIMESTAMP_LENGTH + ed25519.SIGNATURE_LENGTH:
         raise NoteInvalid("a signature line is not a cosignature/v1")
-    return _timestamp_s(line)
+    timestamp_s = int.from_bytes(line.octets[:TIMESTAMP_LENGTH], "big")
+    if timestamp_s > TIMESTAMP_S_MAX:
+        raise NoteInvalid("a cosignature's time is beyond 2^63-1")
+    return timestamp_s
 
 
 def _require_log_line(checkpoint: Checkpoint, key: VerifierKey, line: SignatureLine) -> None:
     if key.name != checkpoint.origin:
         raise NoteInvalid("the checkpoint's origin is not the name of the key that signed it")
-    if not key.verify(checkpoint.text().encode("utf-8"), line.octets):
+    message = checkpoint.text().encode("utf-8")
+    if not key.verifies(message=message, signature=line.octets):
         raise NoteInvalid(f"the signature of {key.name} does not verify")
 
 
 def _open_cosignature(checkpoint: Checkpoint, key: VerifierKey, line: SignatureLine) -> Cosignature:
-    timestamp_s = _timestamp_s(line)
-    match key.algorithm:
-        case Algorithm.COSIGNATURE_V1:
-            message = _cosigned_v1(checkpoint, timestamp_s)
-        case Algorithm.ML_DSA_44:
-            message = _cosigned_subtree(checkpoint, key.name, timestamp_s)
-        case Algorithm.ED25519:
-            raise ValueError("a plain signature is no cosignature")
-        case _:
-            assert_never(key.algorithm)
-    if not key.verify(message, line.octets[TIMESTAMP_LENGTH:]):
+    timestamp_s = cosignature_time_s(line)
+    message = _cosigned_v1(checkpoint, timestamp_s)
+    if not key.verifies(message=message, signature=line.octets[TIMESTAMP_LENGTH:]):
         raise NoteInvalid(f"the cosignature of {key.name} does not verify")
     return Cosignature(key, timestamp_s)
 
 
-def _timestamp_s(line: SignatureLine) -> int:
-    timestamp_s = int.from_bytes(line.octets[:TIMESTAMP_LENGTH], "big")
-    if len(line.octets) <= TIMESTAMP_LENGTH or timestamp_s > TIMESTAMP_S_MAX:
-        raise NoteInvalid("a cosignature is cut off, or its time beyond 2^63-1")
-    return timestamp_s
-
-
 def _cosigned_v1(checkpoint: Checkpoint, timestamp_s: int) -> bytes:
     return f"cosignature/v1\ntime {timestamp_s}\n{checkpoint.text()}".encode()
-
-
-def _cosigned_subtree(checkpoint: Checkpoint, cosigner: str, timestamp_s: int) -> bytes:
-    """The `cosigned_message` of C2SP tlog-cosignature, in TLS notation, for a whole tree."""
-    name, origin = cosigner.encode("utf-8"), checkpoint.origin.encode("utf-8")
-    if len(name) > 255 or len(origin) > 255:
-        raise NoteInvalid("a name is too long for a subtree cosignature")
-    return b"".join(
-        (
-            b"subtree/v1\n\x00",
-            bytes([len(name)]),
-            name,
-            timestamp_s.to_bytes(8, "big"),
-            bytes([len(origin)]),
-            origin,
-            bytes(8),
-            checkpoint.size.to_bytes(8, "big"),
-            checkpoint.root,
-        )
-    )

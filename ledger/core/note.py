@@ -117,7 +117,7 @@ def open_note(note: bytes, keys: Sequence[VerifierKey]) -> OpenedNote:
     message = parsed.text.encode("utf-8")
     verified, unknown = match_lines(parsed, keys)
     for key, line in verified:
-        if not key.verify(message, line.octets):
+        if not key.verifies(message=message, signature=line.octets):
             raise NoteInvalid(f"the signature of {key.name} does not verify")
     if not verified:
         raise NoteInvalid("the note is signed by no pinned key")
@@ -154,11 +154,6 @@ def _require_text(text: str) -> None:
         raise NoteInvalid("a note's text ends in a newline")
     if any(character < " " and character != "\n" for character in text):
         raise NoteInvalid("a note holds no control characters but newlines")
-    if not text.isprintable():
-        _require_utf8(text)
-
-
-def _require_utf8(text: str) -> None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

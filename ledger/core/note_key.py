@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ledger.core import ed25519
 from ledger.core.base64_text import decode_base64, encode_base64
@@ -22,7 +21,6 @@ from ledger.core.errors import Malformed
 KEY_ID_LENGTH: Final = 4
 TIMESTAMP_LENGTH: Final = 8
 TIMESTAMP_S_MAX: Final = 2**63 - 1
-ML_DSA_44_KEY_LENGTH: Final = 1312
 
 _PRIVATE: Final = "PRIVATE+KEY+"
 _KEY_ID: Final = re.compile(r"[0-9a-f]{8}")
@@ -34,12 +32,6 @@ class Algorithm(IntEnum):
     ED25519 = 0x01
     COSIGNATURE_V1 = 0x04
     """Ed25519 over a checkpoint with a timestamp (C2SP tlog-cosignature)."""
-    ML_DSA_44 = 0x06
-    """ML-DSA-44 over a checkpoint with a timestamp (C2SP tlog-cosignature)."""
-
-
-Verify = Callable[[bytes, bytes], bool]
-"""Whether (message, signature) belong together under one public key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +45,14 @@ class VerifierKey:
     algorithm: Algorithm
     public_key: bytes
     key_id: bytes
-    verify: Verify = field(repr=False, compare=False)
+    _point: Ed25519PublicKey = field(repr=False, compare=False)
 
     @classmethod
     def of(cls, *, name: str, algorithm: Algorithm, public_key: bytes) -> VerifierKey:
-        """Load a public key. Raises `Malformed` for a bad name, point, or length.
-
-        An ML-DSA-44 key loads only where the installed `cryptography` can verify with it.
-        """
+        """Load a public key of 32 bytes. Raises `Malformed` for a bad name, point or length."""
         require_key_name(name)
-        if algorithm is Algorithm.ML_DSA_44:
-            verify = _ml_dsa_44(public_key)
-        else:
-            point = ed25519.load_public_key(public_key, path="$.public_key")
-
-            def verify(message: bytes, signature: bytes) -> bool:
-                return ed25519.verifies(point, message=message, signature=signature)
-
-        return cls(name, algorithm, public_key, key_id(name, algorithm, public_key), verify)
+        point = ed25519.load_public_key(public_key, path="$.public_key")
+        return cls(name, algorithm, public_key, key_id(name, algorithm, public_key), point)
 
     @classmethod
     def parse(cls, text: str) -> VerifierKey:
@@ -80,6 +62,16 @@ class VerifierKey:
         if key.key_id != claimed_id:
             raise Malformed("$.key_id", "is not the id of this name and key")
         return key
+
+    def as_cosigner(self) -> VerifierKey:
+        """The same public key for `cosignature/v1` lines; its key id is another one."""
+        return VerifierKey.of(
+            name=self.name, algorithm=Algorithm.COSIGNATURE_V1, public_key=self.public_key
+        )
+
+    def verifies(self, *, message: bytes, signature: bytes) -> bool:
+        """Whether the 64 bytes are this key's Ed25519 signature over exactly this message."""
+        return ed25519.verifies(self._point, message=message, signature=signature)
 
     def __str__(self) -> str:
         material = encode_base64(bytes([self.algorithm]) + self.public_key)
@@ -101,8 +93,6 @@ class Signer:
 
         Raises `Malformed` for a bad name and ValueError for a seed of another length.
         """
-        if algorithm is Algorithm.ML_DSA_44:
-            raise ValueError("a seed of this kind is for Ed25519")
         public_key = ed25519.load_seed(seed).public_key().public_bytes_raw()
         key = VerifierKey.of(name=name, algorithm=algorithm, public_key=public_key)
         return cls(name, algorithm, seed, key)
@@ -113,7 +103,7 @@ class Signer:
         if not text.startswith(_PRIVATE):
             raise Malformed("$", "is not a private key of a signed note")
         name, algorithm, seed, claimed_id = _parse_key_text(text.removeprefix(_PRIVATE))
-        if len(seed) != ed25519.SEED_LENGTH or algorithm is Algorithm.ML_DSA_44:
+        if len(seed) != ed25519.SEED_LENGTH:
             raise Malformed("$.seed", "is not an Ed25519 seed of 32 bytes")
         signer = cls.of(name=name, seed=seed, algorithm=algorithm)
         if signer.key.key_id != claimed_id:
@@ -159,26 +149,3 @@ def _parse_key_text(text: str) -> tuple[str, Algorithm, bytes, bytes]:
     except ValueError:
         raise Malformed("$.material", "is of an algorithm not known here") from None
     return name, algorithm, material[1:], bytes.fromhex(id_text)
-
-
-def _ml_dsa_44(public_key: bytes) -> Verify:
-    if len(public_key) != ML_DSA_44_KEY_LENGTH:
-        raise Malformed("$.public_key", f"is not {ML_DSA_44_KEY_LENGTH} bytes long")
-    # Optional: the module is missing from older builds of the package, the algorithm from OpenSSL
-    # before 3.5. A pinned key that cannot be used must not load, or its line would go unchecked.
-    try:
-        from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
-
-        key = MLDSA44PublicKey.from_public_bytes(public_key)
-    except (ImportError, UnsupportedAlgorithm):
-        reason = "is an ML-DSA-44 key, which this build cannot verify"
-        raise Malformed("$.public_key", reason) from None
-
-    def verify(message: bytes, signature: bytes) -> bool:
-        try:
-            key.verify(signature, message)
-        except InvalidSignature:
-            return False
-        return True
-
-    return verify

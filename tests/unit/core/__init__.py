@@ -1,0 +1,1 @@
+"""The byte-level core, one module at a time."""

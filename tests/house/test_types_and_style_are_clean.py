@@ -34,7 +34,6 @@ def test_every_file_is_formatted() -> None:
     assert status == 0, printed
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_mypy_in_its_strict_form_finds_nothing() -> None:
     places = _present(*(place for place in PLACES if place != "protos"), "protos/generate.py")

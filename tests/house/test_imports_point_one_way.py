@@ -47,6 +47,13 @@ MAY_SEE: dict[str, set[str]] = {
     "projections": {"ledger.core", "ledger.store"},
 }
 
+# What the SDK knows of the core: ids and words, argument bytes, and the checking side of proofs.
+# Nothing that decides: a runtime that decided for itself would be a second ledger.
+CORE_FOR_THE_CLIENT = frozenset(
+    "arguments canonical checkpoint ed25519 entry errors ids merkle note note_key proof_check "
+    "receipt refusals times vocabulary".split()
+)
+
 IMPURE = (
     "asyncio concurrent fcntl getpass glob http io locale logging mmap multiprocessing os pathlib "
     "platform queue random sched secrets select selectors shutil signal site socket sqlite3 ssl "
@@ -82,6 +89,9 @@ def against_direction(source: Source) -> Iterator[str]:
             there = room_of(name)
             if there is not None and there != here and there not in MAY_SEE[here]:
                 yield f"{place}: {here} may not see {name}"
+            elif here == "ledger.client" and there == "ledger.core":
+                if name.split(".")[2:3] and name.split(".")[2] not in CORE_FOR_THE_CLIENT:
+                    yield f"{place}: the SDK sees the core's ids and proofs only, not {name}"
 
 
 def impurities(source: Source) -> Iterator[str]:
@@ -118,6 +128,8 @@ def test_the_core_does_no_io_and_reads_no_clock() -> None:
         ("ledger/sequencer.py", "from ledger.service import auth"),
         ("ledger/verify/log.py", "from ledger.store.sqlite import SqliteStore"),
         ("ledger/client/run.py", "def late():\n    from ledger.sequencer import Sequencer"),
+        ("ledger/client/run.py", "from ledger.core.run import Run"),
+        ("ledger/client/run.py", "from ledger.core import decide"),
         ("ledger/cli/serve.py", "import projections.resume"),
         ("ledger/cli/serve.py", "import server"),
         ("ledger/client/run.py", "from . import sibling"),

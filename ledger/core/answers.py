@@ -1,0 +1,270 @@
+"""Answers to commands, as flat values that can be kept and repeated word for word.
+
+An answer that appended something is stored with its request id (without payloads) and repeated for
+ever; where an answer speaks of the present (a lease's remaining time, a step's result) it names ids
+and the reader fills it in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+import orjson
+
+from ledger.core.refusals import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class RunOpened:
+    """The run exists as asked."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGranted:
+    """The caller holds the lease until `expires_us` (ledger time)."""
+
+    token: int
+    holder: str
+    principal: str
+    expires_us: int
+    now_us: int
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseEnded:
+    """The lease was released or broken, or had ended before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plan stands. `keys` in the order of the request, empty where a class takes none."""
+
+    keys: tuple[str, ...]
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """Run the tool. `deadline_us` and `now_us` are ledger time."""
+
+    token: int
+    attempt: int
+    deadline_us: int
+    now_us: int
+    key: str
+    replayed: bool
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Settled before: do not run the tool. The result is that of `payload_id`, empty if none."""
+
+    outcome: str
+    state: str
+    run: str
+    step: str
+    settled_index: int
+    payload_id: str
+    settled_by: str
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Another live holder is in it."""
+
+    run: str
+    step: str
+    attempt: int
+    token: int
+    holder: str
+    until_us: int
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownStep:
+    """A step that waits for a decision, with the very ids that Reconcile takes."""
+
+    run: str
+    step: str
+    expected_version: int
+    attempt: int
+    tool: str
+    tool_version: str
+    effect: str
+    key: str
+    cause: str
+    since_us: int
+    not_executed_from_us: int
+    state: str
+    contradiction: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeUnknown:
+    """A dead attempt holds the key: stop and ask."""
+
+    unknown: UnknownStep
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StartRefused:
+    """Refused, said as a directive."""
+
+    refused: Refused
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a report was taken."""
+
+    disposition: str
+    state: str
+    evidence_recorded: bool
+    contradiction: bool
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """How a report of an unknown outcome was taken. `unknown` where the step is unknown."""
+
+    disposition: str
+    state: str
+    unknown: UnknownStep | None
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The step is withdrawn."""
+
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceAttached:
+    """The facts were attached."""
+
+    contradiction: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """The run was asked to stop; `closed` if the ledger closed it for want of a driver."""
+
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunClosed:
+    """The run is closed."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """The step is settled."""
+
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class DowngradeAllowed:
+    """The permission is recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What was due on the run was done."""
+
+
+Answer = (
+    RunOpened
+    | LeaseGranted
+    | LeaseEnded
+    | Planned
+    | Execute
+    | Replay
+    | Held
+    | OutcomeUnknown
+    | StartRefused
+    | Completed
+    | Marked
+    | Withdrawn
+    | EvidenceAttached
+    | CancelRequested
+    | RunClosed
+    | Reconciled
+    | DowngradeAllowed
+    | Swept
+    | Refused
+)
+
+_KEPT: Final[dict[str, Callable[..., Answer]]] = {
+    kind.__name__: kind
+    for kind in (
+        RunOpened,
+        LeaseGranted,
+        LeaseEnded,
+        Planned,
+        Execute,
+        Completed,
+        Marked,
+        Withdrawn,
+        EvidenceAttached,
+        CancelRequested,
+        RunClosed,
+        Reconciled,
+        DowngradeAllowed,
+    )
+}
+
+
+def keep_answer(answer: Answer) -> bytes:
+    """The stored form of an answer that appended something. Not normative and never hashed."""
+    return orjson.dumps([type(answer).__name__, [_kept(answer, f.name) for f in fields(answer)]])
+
+
+def _kept(answer: Answer, name: str) -> Any:
+    value = getattr(answer, name)
+    return asdict(value) if isinstance(value, UnknownStep) else value
+
+
+def kept_answer(stored: bytes) -> Answer:
+    """The answer that `keep_answer` stored."""
+    name, values = orjson.loads(stored)
+    if name == "Marked" and values[2] is not None:
+        values[2] = UnknownStep(**values[2])
+    if name == "Planned":
+        values[0] = tuple(values[0])
+    return _KEPT[name](*values)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a command's events stand: its last entry, and a tree size that includes it."""
+
+    index: int
+    leaf: bytes
+    tree_size: int
+    entries: int
+    recorded_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer with where it was appended; `append` is None when nothing was."""
+
+    answer: Answer
+    append: Appended | None = None

@@ -1,0 +1,120 @@
+"""Idempotency keys and tool bindings as their entries fold (contract, 3 and 5; rules, 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ledger.core.step import Arguments, Step
+from ledger.core.vocabulary import EffectClass, StepState, Verdict
+
+SETTLED: Final = frozenset({StepState.SUCCEEDED, StepState.FAILED, StepState.RECONCILED_EXECUTED})
+"""Key states that answer a StartStep with REPLAY."""
+
+
+@dataclass(slots=True)
+class Claim:
+    """Who holds an idempotency key, (tool, key) in a tenant, and how it is settled.
+
+    `run` and `step` name the step that last started under the key; `arguments` are the first ones
+    ever used with it, and stay. `superseded_by` is the (key, run, step) that took its place, once.
+    `contradicted_by` is the (run, step) whose report contradicts how the key was settled.
+    """
+
+    tool: str
+    key: str
+    run: str
+    step: str
+    state: StepState
+    arguments: Arguments
+    effect: EffectClass
+    settled_index: int = -1
+    settled_by: str = ""
+    result_id: str = ""
+    supersedable: bool = False
+    superseded_by: tuple[str, str, str] | None = None
+    contradicted_by: tuple[str, str] | None = None
+
+    def is_owned_by(self, *, run: str, step: str) -> bool:
+        """Whether that step was the last to start under it."""
+        return self.run == run and self.step == step
+
+    def follow(self, step: Step) -> None:
+        """Takes over how its owner stands now."""
+        self.state = step.state
+        self.settled_index = step.settled_index
+        self.settled_by = step.settled_by
+        self.result_id = step.result_id
+        if step.state is StepState.FAILED:
+            self.supersedable = True
+
+    def follow_decision(self, step: Step, *, supersedable: bool) -> None:
+        """Takes over a decision: the first, if not_executed, lets the key be superseded; it stays
+        so if reaffirmed, ends with `executed`, and never begins later."""
+        self.follow(step)
+        self.contradicted_by = None
+        if supersedable:
+            self.supersedable = True
+        elif step.decisions[-1].verdict is Verdict.EXECUTED:
+            self.supersedable = False
+
+    def dump(self) -> list[Any]:
+        """What its row's columns do not hold, as plain values."""
+        first = self.arguments
+        return [
+            [first.payload_id, first.key_id, first.fingerprint.hex()],
+            self.effect.value,
+            self.settled_by,
+            self.result_id,
+            int(self.supersedable),
+            list(self.superseded_by) if self.superseded_by else None,
+            list(self.contradicted_by) if self.contradicted_by else None,
+        ]
+
+    @classmethod
+    def load(
+        cls, *, tool: str, key: str, run: str, step: str, state: str, index: int, values: list[Any]
+    ) -> Claim:
+        """The claim of a row."""
+        payload_id, key_id, fingerprint = values[0]
+        return cls(
+            tool=tool,
+            key=key,
+            run=run,
+            step=step,
+            state=StepState(state),
+            arguments=Arguments(payload_id, key_id, bytes.fromhex(fingerprint)),
+            effect=EffectClass(values[1]),
+            settled_index=index,
+            settled_by=values[2],
+            result_id=values[3],
+            supersedable=bool(values[4]),
+            superseded_by=tuple(values[5]) if values[5] else None,
+            contradicted_by=tuple(values[6]) if values[6] else None,
+        )
+
+
+@dataclass(slots=True)
+class Tool:
+    """The classes bound to a tool, as far as the draft needs them.
+
+    `strongest` is the strongest write class ever bound to any version, None before the first write.
+    """
+
+    name: str
+    strongest: EffectClass | None = None
+    bound: dict[str, EffectClass] = field(default_factory=dict)
+    allowed: dict[str, EffectClass] = field(default_factory=dict)
+    index: dict[str, int] = field(default_factory=dict)
+
+    def bind(self, *, version: str, effect: EffectClass, index: int) -> None:
+        """`tool.declared`: the first declaration binds."""
+        self.bound[version] = effect
+        self.index[version] = index
+        if effect.is_write and (self.strongest is None or effect.rank > self.strongest.rank):
+            self.strongest = effect
+
+    def allow(self, *, version: str, effect: EffectClass, index: int) -> None:
+        """`tool.downgrade_allowed`."""
+        self.allowed[version] = effect
+        self.index.setdefault(version, index)

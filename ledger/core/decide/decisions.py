@@ -1,0 +1,129 @@
+"""Settling an unknown by an attributed decision (contract, section 9; rules, section 6)."""
+
+from __future__ import annotations
+
+from ledger.core import events
+from ledger.core.answers import Answer, Reconciled
+from ledger.core.commands import Reconcile
+from ledger.core.decide.guards import not_executed_from_us, run_not_found, settle_dead
+from ledger.core.draft import Draft
+from ledger.core.refusals import Reason, Refused
+from ledger.core.run import Run
+from ledger.core.run_events import SealedRef
+from ledger.core.step import Step
+from ledger.core.times import format_time
+from ledger.core.vocabulary import Verdict
+
+
+def decide_reconcile(draft: Draft, command: Reconcile, *, decider: str) -> Answer:
+    """One transaction settles run, step, key and list. Allowed in a closed run.
+
+    Nobody who drove the run decides in it, whatever his roles.
+    """
+    run = draft.run(command.run)
+    if run is None:
+        return run_not_found(command.run)
+    if decider in run.drivers:
+        return Refused(
+            Reason.SELF_RECONCILE,
+            "Whoever opened, drove or is served by a run may not decide in it, whatever his roles. "
+            "Nothing was recorded. Ask another reviewer.",
+            run=run.run_id,
+            step=command.step,
+        )
+    step = run.steps.get(command.step)
+    if step is None:
+        return Refused(
+            Reason.STEP_NOT_PLANNED,
+            "The step is not planned in this run. Nothing was recorded.",
+            run=run.run_id,
+            step=command.step,
+        )
+    settle_dead(draft, run)
+    refused = _check_state(run, step, command, decider) or _check_time(draft, run, step, command)
+    if refused is not None:
+        return refused
+    first = not step.decisions
+    draft.record(
+        run,
+        events.StepReconciled(
+            step=step.id,
+            verdict=command.verdict,
+            reason_code=command.reason_code,
+            expected_version=command.expected_version,
+            before=step.state,
+            attempt=len(step.attempts),
+            key=step.key,
+            supersedes=-1 if command.supersedes_index is None else command.supersedes_index,
+            supersedable=first and command.verdict is Verdict.NOT_EXECUTED,
+        ),
+        _payloads(draft, command),
+    )
+    return Reconciled(step.state.value)
+
+
+def _payloads(draft: Draft, command: Reconcile) -> list[SealedRef]:
+    slots = [("reason", 0), *(("evidence", at) for at in range(len(command.evidence)))]
+    slots.append(("result", 0))
+    return [sealed for slot in slots if (sealed := draft.sealed(slot)) is not None]
+
+
+def _check_state(run: Run, step: Step, command: Reconcile, decider: str) -> Refused | None:
+    if command.supersedes_index is None:
+        if not step.awaits_decision:
+            return _wrong_state(run, step)
+    elif not step.is_reconciled or not step.decisions:
+        return _wrong_state(run, step)
+    elif step.decisions[-1].index != command.supersedes_index:
+        return Refused(
+            Reason.NOT_SUPERSEDING,
+            "That is not the step's newest decision. Nothing was recorded. Read the step again and "
+            "name the decision that stands.",
+            run=run.run_id,
+            step=step.id,
+            details={"newest_decision": str(step.decisions[-1].index)},
+        )
+    elif any(decision.decider == decider for decision in step.decisions):
+        return Refused(
+            Reason.NOT_SUPERSEDING,
+            "A decision is superseded by somebody who made none of the step's decisions. Nothing "
+            "was recorded. Ask another reviewer.",
+            run=run.run_id,
+            step=step.id,
+        )
+    if command.expected_version != step.version:
+        return Refused(
+            Reason.VERSION_MISMATCH,
+            "The step changed since you looked at it. Nothing was recorded. Read it again, the "
+            "news may change the decision.",
+            run=run.run_id,
+            step=step.id,
+            details={"version": str(step.version), "expected": str(command.expected_version)},
+        )
+    return None
+
+
+def _wrong_state(run: Run, step: Step) -> Refused:
+    return Refused(
+        Reason.WRONG_STATE,
+        f"The step is {step.state.value}, so there is nothing to decide. Nothing was recorded.",
+        run=run.run_id,
+        step=step.id,
+        details={"state": step.state.value},
+    )
+
+
+def _check_time(draft: Draft, run: Run, step: Step, command: Reconcile) -> Refused | None:
+    if command.verdict is not Verdict.NOT_EXECUTED:
+        return None
+    from_us = not_executed_from_us(step, settle_margin_us=draft.settle_margin_us)
+    if draft.now_us > from_us:
+        return None
+    return Refused(
+        Reason.TOO_EARLY,
+        "The call may still land: its operation deadline and margin are not past. Nothing was "
+        "recorded. Decide again after the time named here.",
+        run=run.run_id,
+        step=step.id,
+        details={"not_before": format_time(from_us)},
+    )

@@ -1,0 +1,115 @@
+"""Opening, cancelling and closing runs; permissions for tools."""
+
+from __future__ import annotations
+
+from ledger.core import events
+from ledger.core.answers import Answer, CancelRequested, DowngradeAllowed, RunClosed, RunOpened
+from ledger.core.commands import AllowDowngrade, CloseRun, OpenRun, RequestCancel
+from ledger.core.decide.guards import (
+    close_if_cancelled,
+    driven_run,
+    open_run,
+    settle_dead,
+)
+from ledger.core.draft import Draft
+from ledger.core.refusals import Reason, Refused
+from ledger.core.run import Run
+from ledger.core.vocabulary import RunStatus, StepState
+
+
+def decide_open(draft: Draft, command: OpenRun) -> Answer:
+    """A new run, or the state of an existing one of equal content."""
+    run = draft.run(command.run)
+    if run is None:
+        if command.subject:
+            draft.new_subjects[command.run] = command.subject
+        draft.open_run(
+            command.run,
+            events.RunOpened(
+                initiator=command.initiator,
+                ceiling=command.ceiling,
+                parent=command.parent,
+                labels=command.labels,
+            ),
+        )
+        return RunOpened(command.run)
+    if run.is_closed:
+        return _run_exists(run, "It is closed.")
+    if _equal_content(draft, run, command):
+        return RunOpened(command.run)
+    return _run_exists(run, "It was opened with other content.")
+
+
+def _equal_content(draft: Draft, run: Run, command: OpenRun) -> bool:
+    return (
+        run.initiator == command.initiator
+        and run.ceiling is command.ceiling
+        and run.parent == command.parent
+        and run.labels == command.labels
+        and draft.subject(run.run_id) == command.subject
+    )
+
+
+def _run_exists(run: Run, why: str) -> Refused:
+    return Refused(
+        Reason.RUN_EXISTS,
+        f"A run of this id exists. {why} Nothing was recorded. Choose another run id, or resume "
+        "the run if it is yours.",
+        run=run.run_id,
+    )
+
+
+def decide_cancel(draft: Draft, command: RequestCancel) -> Answer:
+    """Recorded once; with nobody driving and nothing started the ledger closes the run."""
+    run = open_run(draft, command.run)
+    if isinstance(run, Refused):
+        return run
+    settle_dead(draft, run)
+    if not run.is_closed and not run.cancel_requested:
+        draft.record(run, events.CancelRequested(reason=command.reason))
+        close_if_cancelled(draft, run)
+    return CancelRequested(closed=run.is_closed)
+
+
+def decide_close(draft: Draft, command: CloseRun) -> Answer:
+    """Refused while a step is started; withdraws what is planned; COMPLETED needs no unknown."""
+    run = driven_run(draft, command.run, token=command.token, process=command.process)
+    if isinstance(run, Refused):
+        return run
+    settle_dead(draft, run)
+    started = run.in_state(StepState.STARTED)
+    if started:
+        return Refused(
+            Reason.STEP_STARTED,
+            "A step is started, so the run cannot be closed. Nothing was recorded. Complete it or "
+            "mark it unknown first.",
+            run=run.run_id,
+            step=started[0].id,
+        )
+    unknown = run.in_state(StepState.UNKNOWN)
+    if unknown and command.status is RunStatus.COMPLETED:
+        return Refused(
+            Reason.STEP_UNKNOWN,
+            "A step is unknown, so the run cannot be closed as COMPLETED. Nothing was recorded. "
+            "Have it reconciled, or close the run with another status.",
+            run=run.run_id,
+            step=unknown[0].id,
+        )
+    for step in run.in_state(StepState.PLANNED):
+        draft.record(run, events.StepWithdrawn(step=step.id, reason="run_closed"))
+    draft.record(run, events.RunClosed(status=command.status, reason=command.reason))
+    return RunClosed(command.status.value)
+
+
+def decide_downgrade(draft: Draft, command: AllowDowngrade) -> Answer:
+    """A fact recorded by an admin; repeating it with another request records it again."""
+    draft.record_in_log(
+        events.ToolDowngradeAllowed(
+            tool=command.tool,
+            version=command.version,
+            effect=command.effect,
+            reason=command.reason,
+        ),
+        as_part=True,
+    )
+    return DowngradeAllowed()

@@ -1,0 +1,383 @@
+"""The next entries of a log while a batch is being decided.
+
+A draft holds the runs, claims and tools that the batch reads, brings each event it records into
+them at once, so that later commands of the batch see it, and remembers what was touched. It is kept
+only if the transaction that writes it commits; otherwise everything in it is thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
+
+from ledger.core import events
+from ledger.core.answers import Answered
+from ledger.core.body import Body
+from ledger.core.claims import Claim, Tool
+from ledger.core.commands import Caller, Request, Slot
+from ledger.core.errors import InvariantViolation
+from ledger.core.ids import LOG_RUN, Origin, RequestId, RunId
+from ledger.core.run import Run
+from ledger.core.run_events import (
+    LEDGER,
+    RUN_EVENTS,
+    Actor,
+    LogEvent,
+    RunEvent,
+    SealedRef,
+)
+from ledger.core.step import Arguments, Step
+from ledger.core.vocabulary import Role
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+SYSTEM_DIGEST: Final = "0" * 64
+"""`request.digest` of an event that the ledger made itself: there was no request to digest."""
+
+
+class Source(Protocol):
+    """Where a draft reads what was committed before. Implementations read under the head lock."""
+
+    def run(self, run_id: RunId) -> Run | None:
+        """The run, or None if the tenant has none of that id."""
+
+    def claim(self, tool: str, key: str) -> Claim | None:
+        """The claim on a key, or None if it is free."""
+
+    def tool(self, name: str, version: str) -> Tool:
+        """The tool with at least that version's binding in it, where there is one."""
+
+    def replays(self, tool: str, key: str) -> list[tuple[str, str]]:
+        """(run, step) of steps that were answered from the key, at most 32."""
+
+    def fingerprint_under(self, key_id: str, tool: str, arguments: Arguments) -> bytes | None:
+        """The arguments' keyed digest under another data key. None if either was erased."""
+
+    def is_erased(self, key_id: str) -> bool:
+        """Whether a data key was destroyed."""
+
+    def is_same_payload(self, payload_id: str, sealed: SealedRef) -> bool:
+        """Whether a stored payload has the bytes of one that was just sealed: the stored
+        commitment is recomputed with its own salt. False if the stored one was erased."""
+
+    def log_version(self) -> int:
+        """How many entries the reserved run `_log` has."""
+
+    def subject(self, run_id: RunId) -> str:
+        """The run's data subject, empty if none was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An event with its place in its run, in the order of the log."""
+
+    run_id: RunId
+    version: int
+    type: str
+    event: RunEvent
+
+
+@dataclass(slots=True)
+class _Context:
+    actor: Actor
+    request_id: RequestId
+    digest: str
+    sealed: Mapping[Slot, SealedRef]
+    trace: str
+    part: int = 0
+
+
+class Draft:
+    """One batch of decisions on one log at one ledger time."""
+
+    def __init__(
+        self,
+        *,
+        origin: Origin,
+        size: int,
+        now_us: int,
+        source: Source,
+        new_request_id: Callable[[], RequestId],
+        settle_margin_us: int = 0,
+    ) -> None:
+        self.origin = origin
+        self.now_us = now_us
+        self.settle_margin_us = settle_margin_us
+        self.placed: list[Placed] = []
+        self.runs: dict[str, Run | None] = {}
+        self.touched_runs: dict[str, int] = {}
+        self.touched_claims: dict[tuple[str, str], Claim] = {}
+        self.touched_tools: set[tuple[str, str]] = set()
+        self.new_replays: list[tuple[str, str, str, str, int]] = []
+        self.new_subjects: dict[str, str] = {}
+        self._claims: dict[tuple[str, str], Claim | None] = {}
+        self._tools: dict[tuple[str, str], Tool] = {}
+        self._source = source
+        self._size = size
+        self._new_request_id = new_request_id
+        self._timestamp = _EPOCH + timedelta(microseconds=now_us)
+        self._log_version: int | None = None
+        self._context: _Context | None = None
+
+    # What is committed, and what this batch added to it
+
+    def run(self, run_id: str) -> Run | None:
+        """The run as it stands in this batch."""
+        if run_id not in self.runs:
+            self.runs[run_id] = self._source.run(RunId(run_id))
+        return self.runs[run_id]
+
+    def claim(self, *, tool: str, key: str) -> Claim | None:
+        """The claim on a key as it stands in this batch."""
+        at = (tool, key)
+        if at not in self._claims:
+            self._claims[at] = self._source.claim(tool, key)
+        return self._claims[at]
+
+    def tool(self, *, name: str, version: str) -> Tool:
+        """The tool's bindings as they stand in this batch, with that version's."""
+        found = self._tools.get((name, ""))
+        if found is None:
+            found = self._tools[(name, "")] = self._source.tool(name, version)
+        elif (name, version) not in self._tools and version not in found.bound:
+            loaded = self._source.tool(name, version)
+            found.bound |= {v: e for v, e in loaded.bound.items() if v not in found.bound}
+            found.allowed |= {v: e for v, e in loaded.allowed.items() if v not in found.allowed}
+            found.index |= {v: i for v, i in loaded.index.items() if v not in found.index}
+        self._tools[(name, version)] = found
+        return found
+
+    def subject(self, run_id: str) -> str:
+        """The run's data subject."""
+        if run_id in self.new_subjects:
+            return self.new_subjects[run_id]
+        return self._source.subject(RunId(run_id))
+
+    def is_erased(self, arguments: Arguments) -> bool:
+        """Whether the data key of those arguments was destroyed."""
+        return self._source.is_erased(arguments.key_id)
+
+    def same_arguments(self, *, tool: str, first: Arguments, other: Arguments) -> bool | None:
+        """Whether both are the same bytes for the same tool; None if that cannot be told because
+        either was erased."""
+        if self._source.is_erased(first.key_id) or self._source.is_erased(other.key_id):
+            return None
+        if first.payload_id == other.payload_id:
+            return True
+        if first.key_id == other.key_id:
+            return first.fingerprint == other.fingerprint
+        under = self._source.fingerprint_under(first.key_id, tool, other)
+        return None if under is None else under == first.fingerprint
+
+    def is_same_payload(self, payload_id: str, slot: Slot) -> bool:
+        """Whether a stored payload, empty id for none, has the bytes of the request's at `slot`."""
+        sealed = self.sealed(slot)
+        if sealed is None or not payload_id:
+            return sealed is None and not payload_id
+        return self._source.is_same_payload(payload_id, sealed)
+
+    def twins(self, run: Run, step: Step) -> list[Step]:
+        """Other writes of the run with the same tool and arguments, in the order of planning."""
+        found: set[str] = set()
+        for key_id in run.argument_keys:
+            if key_id == step.arguments.key_id:
+                under: bytes | None = step.arguments.fingerprint
+            else:
+                under = self._source.fingerprint_under(key_id, step.tool, step.arguments)
+            if under is not None:
+                found.update(run.by_fingerprint.get((step.tool, under), ()))
+        found.discard(step.id)
+        return sorted((run.steps[id] for id in found), key=lambda s: s.ordinal)
+
+    def replays(self, *, tool: str, key: str) -> list[tuple[str, str]]:
+        """(run, step) of steps that were answered from a key, at most 32."""
+        own = [(run, step) for t, k, run, step, _ in self.new_replays if (t, k) == (tool, key)]
+        return [*self._source.replays(tool, key), *own][:32]
+
+    @property
+    def next_index(self) -> int:
+        """The index that the next recorded event will have."""
+        return self._size + len(self.placed)
+
+    # Recording
+
+    def begin(self, request: Request, role: Role, sealed: Mapping[Slot, SealedRef]) -> None:
+        """What is recorded from now on is recorded for this request."""
+        caller: Caller = request.caller
+        self._context = _Context(
+            Actor(caller.principal, caller.kind, caller.auth, role.value),
+            request.id,
+            request.digest.hex(),
+            sealed,
+            request.trace,
+        )
+
+    def sealed(self, slot: Slot) -> SealedRef | None:
+        """The request's payload at a slot, as an entry will name it."""
+        return self._now.sealed.get(slot)
+
+    @property
+    def recorded_for_request(self) -> int:
+        """How many events were recorded under the present request's own id."""
+        return self._now.part
+
+    def record(self, run: Run, body: Body, payloads: Sequence[SealedRef] = ()) -> RunEvent:
+        """Records an event of the caller, the next part of its request."""
+        now = self._now
+        event = self._place(run, body, now.actor, now.request_id, now.digest, now.part, payloads)
+        now.part += 1
+        return event
+
+    def record_own(self, run: Run, body: Body) -> RunEvent:
+        """Records an event that the ledger makes itself, under a random request id."""
+        return self._place(run, body, LEDGER, self._new_request_id(), SYSTEM_DIGEST, 0, ())
+
+    def open_run(self, run_id: RunId, body: events.RunOpened) -> Run:
+        """Records the first event of a new run of the caller."""
+        run = Run.blank(f"{self.origin}#{run_id}", self._timestamp)
+        self.runs[run_id] = run
+        self.record(run, body)
+        return run
+
+    def record_in_log(self, body: Body, *, as_part: bool) -> int:
+        """Records an event of the caller in the reserved run `_log` and answers its index.
+
+        `as_part`: under the request's own id; otherwise under a random one, because it stands
+        beside the request's events and is none of its parts.
+        """
+        now = self._now
+        if self._log_version is None:
+            self._log_version = self._source.log_version()
+        index = self.next_index
+        event = LogEvent(
+            originator_id=f"{self.origin}#{LOG_RUN}",
+            originator_version=self._log_version + 1,
+            timestamp=self._timestamp,
+            body=body,
+            actor=now.actor,
+            request_id=now.request_id if as_part else self._new_request_id(),
+            digest=now.digest,
+            part=now.part if as_part else 0,
+            index=index,
+            recorded_us=self.now_us,
+            trace=now.trace,
+        )
+        self.placed.append(Placed(LOG_RUN, self._log_version, body.TYPE, event))
+        self._log_version += 1
+        if as_part:
+            now.part += 1
+        if isinstance(body, events.ToolDeclared):
+            tool = self.tool(name=body.tool, version=body.version)
+            tool.bind(version=body.version, effect=body.effect, index=index)
+            self.touched_tools.add((body.tool, body.version))
+        elif isinstance(body, events.ToolDowngradeAllowed):
+            tool = self.tool(name=body.tool, version=body.version)
+            tool.allow(version=body.version, effect=body.effect, index=index)
+            self.touched_tools.add((body.tool, body.version))
+        return index
+
+    def tools(self) -> Mapping[tuple[str, str], Tool]:
+        """The tools this batch looked at, by (name, version)."""
+        return self._tools
+
+    def _place(
+        self,
+        run: Run,
+        body: Body,
+        actor: Actor,
+        request_id: RequestId,
+        digest: str,
+        part: int,
+        payloads: Sequence[SealedRef],
+    ) -> RunEvent:
+        event = RUN_EVENTS[body.TYPE](
+            originator_id=run.id,
+            originator_version=run.version + 1,
+            timestamp=self._timestamp,
+            body=body,
+            actor=actor,
+            request_id=request_id,
+            digest=digest,
+            part=part,
+            index=self.next_index,
+            recorded_us=self.now_us,
+            payloads=payloads,
+            trace=self._context.trace if self._context else "",
+        )
+        self.touched_runs.setdefault(run.run_id, run.version)
+        event.mutate(run)
+        self.placed.append(Placed(run.run_id, run.version - 1, body.TYPE, event))
+        self._fold_claims(run, event)
+        return event
+
+    # Claims follow the events that touch their owners
+
+    def _fold_claims(self, run: Run, event: RunEvent) -> None:
+        body = event.body
+        if not event.TYPE.startswith("step.") and not isinstance(body, events.EvidenceAttached):
+            return
+        if not body.step:
+            return
+        step = run.steps[body.step]
+        if not step.key:
+            return
+        if isinstance(body, events.StepStarted):
+            self._claim_for(run, step)
+            return
+        claim = self.claim(tool=step.tool, key=step.key)
+        if claim is None:
+            return
+        owned = claim.is_owned_by(run=run.run_id, step=step.id)
+        if isinstance(body, (events.StepCompleted, events.StepUnknown)) and owned:
+            claim.follow(step)
+        elif isinstance(body, events.StepReconciled) and owned:
+            claim.follow_decision(step, supersedable=body.supersedable)
+        elif isinstance(body, events.StepReconciled):
+            claim.contradicted_by = None
+        elif isinstance(body, events.EvidenceAttached) and body.contradiction:
+            claim.contradicted_by = (run.run_id, step.id)
+        elif isinstance(body, events.StepReplayed):
+            self.new_replays.append((step.tool, step.key, run.run_id, step.id, event.index))
+            return
+        else:
+            return
+        self.touched_claims[(claim.tool, claim.key)] = claim
+
+    def _claim_for(self, run: Run, step: Step) -> None:
+        at = (step.tool, step.key)
+        claim = self.claim(tool=step.tool, key=step.key)
+        if claim is None:
+            claim = Claim(
+                step.tool,
+                step.key,
+                run.run_id,
+                step.id,
+                step.state,
+                step.arguments,
+                step.effect,
+            )
+            self._claims[at] = claim
+        claim.run, claim.step, claim.effect = run.run_id, step.id, step.effect
+        claim.follow(step)
+        self.touched_claims[at] = claim
+        if step.supersedes:
+            old = self.claim(tool=step.tool, key=step.supersedes)
+            if old is None:
+                raise InvariantViolation("a start superseded a key that nobody claimed")
+            old.superseded_by = (step.key, run.run_id, step.id)
+            self.touched_claims[(old.tool, old.key)] = old
+
+    @property
+    def _now(self) -> _Context:
+        if self._context is None:
+            raise InvariantViolation("something was recorded before a request began")
+        return self._context
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What a command came to: its answer, and how many events stand under its request id."""
+
+    answered: Answered
+    recorded: int

@@ -1,0 +1,166 @@
+"""The Run aggregate: one agent execution, owner of one event stream (contract, section 4).
+
+`Run` is an `eventsourcing` aggregate with explicit event classes (`run_events`). It holds what the
+deciders read; nothing here decides. Its version counts from 1 as the library's do: the version in
+an entry is one lower.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from eventsourcing.domain import BaseAggregate
+
+from ledger.core.ids import RunId
+from ledger.core.step import DEAD_MARGIN_US, Attempt, Step
+from ledger.core.vocabulary import EffectClass, LeaseEnd, RunStatus, StepState
+
+
+@dataclass(slots=True)
+class Lease:
+    """The newest lease of a run. Token 0: none was ever given.
+
+    `expires_us` moves with renewals, which write no entry. `streak_from` is the lowest token from
+    which every lease was given to the same process as this one.
+    """
+
+    token: int = 0
+    holder: str = ""
+    principal: str = ""
+    process: str = ""
+    expires_us: int = 0
+    ended: LeaseEnd = LeaseEnd.NOT_ENDED
+    streak_from: int = 0
+
+    def is_live(self, now_us: int) -> bool:
+        """Whether it gives the right to drive now."""
+        return self.token > 0 and self.ended is LeaseEnd.NOT_ENDED and self.expires_us > now_us
+
+
+class Run(BaseAggregate[str]):
+    """One run, folded from its entries."""
+
+    def __init__(self) -> None:
+        """Only `blank` makes one: a run begins with its `run.opened`."""
+
+    run_id: RunId
+    index: int
+    leaf: bytes
+    opened_by: str
+    opened_us: int
+    changed_us: int
+    initiator: str
+    parent: str
+    ceiling: EffectClass
+    labels: tuple[tuple[str, str], ...]
+    status: RunStatus | None
+    reason: str
+    cancel_requested: bool
+    lease: Lease
+    drivers: set[str]
+    steps: dict[str, Step]
+    open_states: dict[StepState, set[str]]
+    by_fingerprint: dict[tuple[str, bytes], list[str]]
+    argument_keys: set[str]
+    not_understood: bool
+
+    @classmethod
+    def blank(cls, originator_id: str, timestamp: datetime) -> Run:
+        """A run of version 0, before its first event."""
+        run = cls.__new__(cls)
+        run.__base_init__(originator_id, 0, timestamp)
+        run.run_id = RunId(originator_id.partition("#")[2])
+        run.index = -1
+        run.leaf = b""
+        run.opened_by = ""
+        run.opened_us = run.changed_us = 0
+        run.initiator = run.parent = run.reason = ""
+        run.ceiling = EffectClass.NON_IDEMPOTENT_WRITE
+        run.labels = ()
+        run.status = None
+        run.cancel_requested = False
+        run.lease = Lease()
+        run.drivers = set()
+        run.steps = {}
+        run.open_states = {state: set() for state in StepState}
+        run.by_fingerprint = {}
+        run.argument_keys = set()
+        run.not_understood = False
+        return run
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `run.closed` ended driving."""
+        return self.status is not None
+
+    def in_state(self, state: StepState) -> list[Step]:
+        """Its steps in a state, in the order they were planned. Costs only their number."""
+        return sorted(
+            (self.steps[step] for step in self.open_states[state]), key=lambda s: s.ordinal
+        )
+
+    def add_step(self, step: Step) -> None:
+        """Takes a step in, planned now or loaded from its row."""
+        known = self.steps.get(step.id)
+        if known is not None:
+            self.open_states[known.state].discard(step.id)
+        self.steps[step.id] = step
+        self.open_states[step.state].add(step.id)
+        if known is None and step.is_write:
+            twins = self.by_fingerprint.setdefault((step.tool, step.arguments.fingerprint), [])
+            twins.append(step.id)
+            self.argument_keys.add(step.arguments.key_id)
+
+    def move_step(self, step: Step, state: StepState) -> None:
+        """Sets a step's state and keeps the sets by state right."""
+        self.open_states[step.state].discard(step.id)
+        self.open_states[state].add(step.id)
+        step.state = state
+
+    def token_counts_as_newest(self, attempt: Attempt) -> bool:
+        """Whether no newer lease was given, or every newer one to the same process (rules, §2)."""
+        lease = self.lease
+        if attempt.token == lease.token:
+            return True
+        return attempt.process == lease.process and lease.streak_from <= attempt.token + 1
+
+    def lease_of_attempt_ended(self, attempt: Attempt, now_us: int) -> bool:
+        """Whether the attempt's lease is expired, released, broken or followed by a newer token."""
+        return attempt.token != self.lease.token or not self.lease.is_live(now_us)
+
+    def holder_is_dead(self, step: Step, now_us: int) -> bool:
+        """Whether a STARTED step's holder is dead, exactly as rules section 3 says."""
+        attempt = step.attempt
+        if self.lease_of_attempt_ended(attempt, now_us):
+            return not step.is_write or attempt.deadline_us <= now_us
+        return attempt.deadline_us + DEAD_MARGIN_US <= now_us
+
+    def dump(self) -> list[Any]:
+        """The run without its steps and the lease's expiry, as plain values, for its row."""
+        lease = self.lease
+        return [
+            self.opened_by,
+            self.opened_us,
+            self.initiator,
+            self.parent,
+            self.ceiling.value,
+            [list(label) for label in self.labels],
+            self.reason,
+            int(self.cancel_requested),
+            sorted(self.drivers),
+            lease.streak_from,
+            int(self.not_understood),
+        ]
+
+    def load(self, values: list[Any]) -> None:
+        """Takes what `dump` wrote; columns, steps and the lease are set by the loader."""
+        self.opened_by, self.opened_us, self.initiator, self.parent = values[:4]
+        self.ceiling = EffectClass(values[4])
+        self.labels = tuple((name, value) for name, value in values[5])
+        self.reason = values[6]
+        self.cancel_requested = bool(values[7])
+        self.drivers = set(values[8])
+        self.lease.streak_from = values[9]
+        self.not_understood = bool(values[10])

@@ -1,0 +1,436 @@
+"""The events of a run and what each changes. Folding is total: an entry in the log is a fact.
+
+Each class pairs an event body with its effect on the aggregate. `Recorded` carries the envelope
+that the fold needs (actor, index, time); an event type unknown to this build folds to nothing but
+marks the run as not drivable here (formats, section 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar, Final
+
+from eventsourcing.domain import CanMutateAggregate
+
+from ledger.core import events
+from ledger.core.body import Body
+from ledger.core.canonical import JsonObject
+from ledger.core.ids import LEDGER_ACTOR, PrincipalId, RequestId
+from ledger.core.run import Lease, Run
+from ledger.core.step import Arguments, Attempt, Decision, Step
+from ledger.core.vocabulary import (
+    ActorKind,
+    Auth,
+    LeaseEnd,
+    Outcome,
+    StepState,
+    Verdict,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who made an event, in which role, and how authenticated."""
+
+    id: PrincipalId
+    kind: ActorKind
+    auth: Auth
+    role: str
+
+    def to_json(self) -> JsonObject:
+        """As it stands in an entry."""
+        return {
+            "auth": self.auth.value,
+            "id": self.id,
+            "kind": self.kind.value,
+            "role": self.role,
+        }
+
+
+LEDGER: Final = Actor(LEDGER_ACTOR, ActorKind.SYSTEM, Auth.INTERNAL, "system")
+"""The actor of events that the ledger makes itself (rules, section 10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedRef:
+    """A payload as an entry names it. `fingerprint` compares arguments; it stands in no entry."""
+
+    id: str
+    name: str
+    key_id: str
+    media_type: str
+    commitment: str
+    fingerprint: bytes = b""
+
+    def to_json(self) -> JsonObject:
+        """As it stands in an entry."""
+        return {
+            "alg": "sha256-salt32",
+            "commitment": self.commitment,
+            "id": self.id,
+            "key": self.key_id,
+            "media_type": self.media_type,
+            "name": self.name,
+        }
+
+
+class RunEvent(CanMutateAggregate[str]):
+    """One recorded event of a run. Immutable by agreement; made some thousand times a second, so
+    not a frozen dataclass, whose construction costs four times as much."""
+
+    TYPE: ClassVar[str] = ""
+    body: Any
+
+    def __init__(
+        self,
+        *,
+        originator_id: str,
+        originator_version: int,
+        timestamp: datetime,
+        body: Body,
+        actor: Actor,
+        request_id: RequestId,
+        digest: str,
+        part: int,
+        index: int,
+        recorded_us: int,
+        payloads: Sequence[SealedRef] = (),
+        trace: str = "",
+    ) -> None:
+        self.originator_id = originator_id
+        self.originator_version = originator_version
+        self.timestamp = timestamp
+        self.body = body
+        self.actor = actor
+        self.request_id = request_id
+        self.digest = digest
+        self.part = part
+        self.index = index
+        self.recorded_us = recorded_us
+        self.payloads = payloads
+        self.trace = trace
+
+    def apply(self, aggregate: Run) -> None:
+        """Folds the event into its run."""
+        aggregate.index = self.index
+        aggregate.changed_us = self.recorded_us
+        self.fold(aggregate)
+
+    def fold(self, run: Run) -> None:
+        """What this event changes."""
+
+    def to_json(self) -> JsonObject:
+        """The event as it stands in an entry."""
+        event: JsonObject = {
+            "actor": self.actor.to_json(),
+            "body": self.body.to_json(),
+            "payloads": [payload.to_json() for payload in self.payloads],
+            "request": {"digest": self.digest, "id": self.request_id, "part": self.part},
+            "type": self.body.TYPE,
+        }
+        if self.trace:
+            event["trace"] = self.trace
+        return event
+
+    def _drives(self, run: Run) -> None:
+        if self.actor.id != LEDGER_ACTOR:
+            run.drivers.add(self.actor.id)
+
+    def _touch(self, run: Run, *, changes: bool = True) -> Step:
+        step = run.steps[self.body.step]
+        step.changed_version = self.originator_version - 1
+        if changes:
+            step.version = self.index
+        return step
+
+    def _payload_id(self, name: str) -> str:
+        return next((payload.id for payload in self.payloads if payload.name == name), "")
+
+
+class RunOpened(RunEvent):
+    """`run.opened`."""
+
+    TYPE = events.RunOpened.TYPE
+    body: events.RunOpened
+
+    def fold(self, run: Run) -> None:
+        """The opener and the initiator may not decide in it."""
+        run.opened_by = self.actor.id
+        run.opened_us = self.recorded_us
+        run.initiator = self.body.initiator
+        run.parent = self.body.parent
+        run.ceiling = self.body.ceiling
+        run.labels = self.body.labels
+        self._drives(run)
+        if self.body.initiator:
+            run.drivers.add(self.body.initiator)
+
+
+class RunClosed(RunEvent):
+    """`run.closed`: ends driving, and the lease with it."""
+
+    TYPE = events.RunClosed.TYPE
+    body: events.RunClosed
+
+    def fold(self, run: Run) -> None:
+        """No lease entry follows."""
+        run.status = self.body.status
+        run.reason = self.body.reason
+        if run.lease.token and run.lease.ended is LeaseEnd.NOT_ENDED:
+            run.lease.ended = LeaseEnd.RELEASED
+        self._drives(run)
+
+
+class LeaseAcquired(RunEvent):
+    """`lease.acquired`."""
+
+    TYPE = events.LeaseAcquired.TYPE
+    body: events.LeaseAcquired
+
+    def fold(self, run: Run) -> None:
+        """Tokens only grow; a streak of leases of one process is remembered by its first."""
+        before = run.lease
+        token, process = self.body.token, self.body.process
+        streak = before.streak_from if before.token and before.process == process else token
+        run.lease = Lease(
+            token,
+            self.body.holder,
+            self.actor.id,
+            process,
+            self.body.expires_at,
+            LeaseEnd.NOT_ENDED,
+            streak,
+        )
+        self._drives(run)
+
+
+class LeaseReleased(RunEvent):
+    """`lease.released`."""
+
+    TYPE = events.LeaseReleased.TYPE
+
+    def fold(self, run: Run) -> None:
+        """The lease ends."""
+        run.lease.ended = LeaseEnd.RELEASED
+
+
+class LeaseExpired(RunEvent):
+    """`lease.expired`."""
+
+    TYPE = events.LeaseExpired.TYPE
+
+    def fold(self, run: Run) -> None:
+        """The lease ends."""
+        run.lease.ended = LeaseEnd.EXPIRED
+
+
+class LeaseBroken(RunEvent):
+    """`lease.broken`."""
+
+    TYPE = events.LeaseBroken.TYPE
+
+    def fold(self, run: Run) -> None:
+        """The lease ends."""
+        run.lease.ended = LeaseEnd.BROKEN
+
+
+class StepPlanned(RunEvent):
+    """`step.planned`."""
+
+    TYPE = events.StepPlanned.TYPE
+    body: events.StepPlanned
+
+    def fold(self, run: Run) -> None:
+        """A new step, in the order of planning."""
+        body = self.body
+        sealed = next(payload for payload in self.payloads if payload.name == "arguments")
+        run.add_step(
+            Step(
+                id=body.step,
+                ordinal=len(run.steps),
+                tool=body.tool,
+                tool_version=body.version,
+                effect=body.effect,
+                key=body.key,
+                after=body.after,
+                supersedes=body.supersedes,
+                arguments=Arguments(sealed.id, sealed.key_id, sealed.fingerprint),
+                version=self.index,
+                changed_version=self.originator_version - 1,
+            )
+        )
+        self._drives(run)
+
+
+class StepStarted(RunEvent):
+    """`step.started`."""
+
+    TYPE = events.StepStarted.TYPE
+    body: events.StepStarted
+
+    def fold(self, run: Run) -> None:
+        """A further attempt."""
+        step = self._touch(run)
+        run.move_step(step, StepState.STARTED)
+        step.cause = ""
+        step.attempts.append(
+            Attempt(
+                self.body.attempt,
+                self.body.token,
+                self.body.process,
+                self.actor.id,
+                self.index,
+                self.body.deadline,
+            )
+        )
+        self._drives(run)
+
+
+class StepCompleted(RunEvent):
+    """`step.completed`."""
+
+    TYPE = events.StepCompleted.TYPE
+    body: events.StepCompleted
+
+    def fold(self, run: Run) -> None:
+        """Settles its attempt; a success settles them all."""
+        step = self._touch(run)
+        run.move_step(step, self.body.state)
+        outcome = self.body.outcome
+        step.attempts[self.body.attempt - 1].settled = outcome.value
+        if outcome is Outcome.SUCCEEDED:
+            for attempt in step.attempts:
+                attempt.settled = attempt.settled or "SETTLED"
+        step.result_id = self._payload_id("result")
+        step.settled_index = self.index
+        step.settled_by = self.actor.id
+        if self.body.state is StepState.UNKNOWN:
+            step.cause = "earlier_attempt_unsettled"
+            step.since_us = self.recorded_us
+        self._drives(run)
+
+
+class StepUnknown(RunEvent):
+    """`step.unknown`."""
+
+    TYPE = events.StepUnknown.TYPE
+    body: events.StepUnknown
+
+    def fold(self, run: Run) -> None:
+        """Waits for a decision from now on."""
+        step = self._touch(run)
+        run.move_step(step, StepState.UNKNOWN)
+        step.cause = self.body.cause
+        step.since_us = self.recorded_us
+        self._drives(run)
+
+
+class StepReplayed(RunEvent):
+    """`step.replayed`."""
+
+    TYPE = events.StepReplayed.TYPE
+    body: events.StepReplayed
+
+    def fold(self, run: Run) -> None:
+        """Settled as its key is; the result stays with the step that settled the key."""
+        step = self._touch(run)
+        run.move_step(step, self.body.state)
+        step.settled_index = self.body.settled_by
+        step.settled_by = self.actor.id
+
+
+class StepWithdrawn(RunEvent):
+    """`step.withdrawn`."""
+
+    TYPE = events.StepWithdrawn.TYPE
+
+    def fold(self, run: Run) -> None:
+        """Never to be planned again."""
+        run.move_step(self._touch(run), StepState.WITHDRAWN)
+        self._drives(run)
+
+
+class StepReconciled(RunEvent):
+    """`step.reconciled`."""
+
+    TYPE = events.StepReconciled.TYPE
+    body: events.StepReconciled
+
+    def fold(self, run: Run) -> None:
+        """Settles step and attempts, and clears a contradiction."""
+        step = self._touch(run)
+        verdict = self.body.verdict
+        executed = verdict is Verdict.EXECUTED
+        run.move_step(
+            step,
+            StepState.RECONCILED_EXECUTED if executed else StepState.RECONCILED_NOT_EXECUTED,
+        )
+        step.decisions.append(Decision(self.index, verdict, self.actor.id))
+        step.contradiction = False
+        step.result_id = self._payload_id("result") if executed else ""
+        step.settled_index = self.index
+        step.settled_by = self.actor.id
+
+
+class EvidenceAttached(RunEvent):
+    """`evidence.attached`."""
+
+    TYPE = events.EvidenceAttached.TYPE
+    body: events.EvidenceAttached
+
+    def fold(self, run: Run) -> None:
+        """Changes no state; an outcome changes what a decider has to have seen."""
+        if not self.body.step:
+            return
+        by_reviewer = self.actor.role in ("reconcile", "confirm")
+        step = self._touch(run, changes=bool(self.body.outcome) or by_reviewer)
+        if self.body.contradiction:
+            if not step.contradiction and step.state is not StepState.UNKNOWN:
+                step.since_us = self.recorded_us
+            step.contradiction = True
+
+
+class CancelRequested(RunEvent):
+    """`cancel.requested`."""
+
+    TYPE = events.CancelRequested.TYPE
+
+    def fold(self, run: Run) -> None:
+        """Nothing more may start."""
+        run.cancel_requested = True
+
+
+class LogEvent(RunEvent):
+    """An event of the reserved run `_log`; it belongs to no run and folds into none."""
+
+
+class NotUnderstood(RunEvent):
+    """An event of a type that this build does not know."""
+
+    def fold(self, run: Run) -> None:
+        """Lawful, but the run is not drivable by this build."""
+        run.not_understood = True
+
+
+RUN_EVENTS: Final[dict[str, type[RunEvent]]] = {
+    kind.TYPE: kind
+    for kind in (
+        RunOpened,
+        RunClosed,
+        LeaseAcquired,
+        LeaseReleased,
+        LeaseExpired,
+        LeaseBroken,
+        StepPlanned,
+        StepStarted,
+        StepCompleted,
+        StepUnknown,
+        StepReplayed,
+        StepWithdrawn,
+        StepReconciled,
+        EvidenceAttached,
+        CancelRequested,
+    )
+}

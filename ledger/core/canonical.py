@@ -11,6 +11,7 @@ A scalar stands at depth 0, an array or object one above the deepest thing in it
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 import orjson
@@ -55,10 +56,9 @@ def encode(
     refused. Raises `Malformed` naming the first such place.
     """
     if _is_plain(value, depth_max):
-        try:
-            return orjson.dumps(value, option=_SORTED)
-        except orjson.JSONEncodeError:
-            pass
+        raw = _dump_sorted(value)
+        if raw is not None:
+            return raw
     _refuse_first_fault(value, ROOT, depth_max, null_paths)
     return _encode_by_utf16_order(value)
 
@@ -85,12 +85,8 @@ def load(
         _refuse_unreadable(raw, depth_max, null_paths)
     if type(value) is not dict:
         raise Malformed(ROOT, "not an object")
-    if _is_plain(value, depth_max):
-        try:
-            if orjson.dumps(value, option=_SORTED) == raw:
-                return Loaded(value, is_canonical=True)
-        except orjson.JSONEncodeError:
-            pass
+    if _is_plain(value, depth_max) and _dump_sorted(value) == raw:
+        return Loaded(value, is_canonical=True)
     # The standard library's reader keeps what orjson drops (repeated members, the spelling of
     # numbers). It is slow and runs only on what is refused, or allowed in few places.
     _refuse_first_fault(_load_keeping_all(raw, depth_max), ROOT, depth_max, null_paths)
@@ -128,31 +124,42 @@ def utf16_order(name: str) -> bytes:
 
 
 def _is_plain(value: object, depth_left: int) -> bool:
-    """Whether orjson with sorted keys writes this value right; False means look closer.
+    """Whether a value holds nothing but what an entry may; False means look closer.
 
-    Member names outside ASCII are left to the slow path: orjson sorts by code point, RFC 8785 by
-    UTF-16 code unit, and the two differ above U+FFFF.
+    Names are left to orjson, which refuses all but plain strings.
     """
     kind = type(value)
     if kind is dict:
-        if depth_left == 0:
+        members: Iterable[object] = value.values()  # type: ignore[attr-defined]
+    elif kind is list:
+        members = value  # type: ignore[assignment]
+    else:
+        return kind is str or (kind is int and 0 <= value <= INT_MAX)  # type: ignore[operator]
+    if depth_left == 0:
+        return False
+    for member in members:
+        kind = type(member)
+        if kind is str:
+            continue
+        if kind is int:
+            if not 0 <= member <= INT_MAX:  # type: ignore[operator]
+                return False
+        elif not _is_plain(member, depth_left - 1):
             return False
-        for name, member in value.items():  # type: ignore[attr-defined]
-            if type(name) is not str or not name.isascii():
-                return False
-            if type(member) is not str and not _is_plain(member, depth_left - 1):
-                return False
-        return True
-    if kind is list:
-        if depth_left == 0:
-            return False
-        for item in value:  # type: ignore[attr-defined]
-            if type(item) is not str and not _is_plain(item, depth_left - 1):
-                return False
-        return True
-    if kind is int:
-        return 0 <= value <= INT_MAX  # type: ignore[operator]
-    return kind is str
+    return True
+
+
+def _dump_sorted(value: object) -> bytes | None:
+    """The canonical bytes where orjson surely writes them; None means take the slow way.
+
+    orjson sorts names by code point, RFC 8785 by UTF-16 code unit; the two differ above U+FFFF, and
+    never where all is ASCII.
+    """
+    try:
+        raw = orjson.dumps(value, option=_SORTED)
+    except orjson.JSONEncodeError:
+        return None
+    return raw if raw.isascii() else None
 
 
 class _Repeated(dict[str, object]):

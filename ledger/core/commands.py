@@ -291,7 +291,8 @@ class CloseRun:
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """Settles an unknown step. `supersedes_index` names the decision it supersedes, None if first."""
+    """Settles an unknown step. `supersedes_index` names the decision it supersedes, None if
+    first."""
 
     roles: ClassVar[tuple[Role, ...]] = (Role.RECONCILE, Role.CONFIRM)
     run: RunId
@@ -331,7 +332,8 @@ class AllowDowngrade:
 
 @dataclass(frozen=True, slots=True)
 class SweepRun:
-    """The ledger's own: performs what is due on a run whose holder may be dead. No client sends it."""
+    """The ledger's own: performs what is due on a run whose holder may be dead. No client sends
+    it."""
 
     roles: ClassVar[tuple[Role, ...]] = ()
     run: RunId

@@ -188,7 +188,7 @@ class Draft:
             if under is not None:
                 found.update(run.by_fingerprint.get((step.tool, under), ()))
         found.discard(step.id)
-        return sorted((run.steps[id] for id in found), key=lambda s: s.ordinal)
+        return sorted((run.steps[twin] for twin in found), key=lambda s: s.ordinal)
 
     def replays(self, *, tool: str, key: str) -> list[tuple[str, str]]:
         """(run, step) of steps that were answered from a key, at most 32."""

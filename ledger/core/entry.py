@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from ledger.core import canonical, merkle
@@ -93,7 +94,7 @@ def build_entry(
         raise InvariantViolation("prev is null exactly at version 0, and a hash elsewhere")
     if not (0 <= index <= INT_MAX and 0 <= version <= INT_MAX):
         raise InvariantViolation("an index or version is outside 0..2^53-1")
-    if not (_PLAIN_NAME.fullmatch(origin) and _PLAIN_NAME.fullmatch(run_id)):
+    if not (_needs_no_escape(origin) and _needs_no_escape(run_id)):
         raise InvariantViolation("an origin or run id holds what JSON would have to escape")
     prev_json = "null" if prev is None else f'"{prev.hex()}"'
     suffix = (
@@ -104,6 +105,12 @@ def build_entry(
     if len(raw) > ENTRY_LENGTH_MAX:
         raise InvariantViolation(f"an entry is longer than {ENTRY_LENGTH_MAX} bytes")
     return raw
+
+
+# Asked for each entry, of few names: one regular expression costs as much as the rest of the check.
+@lru_cache(maxsize=4096)
+def _needs_no_escape(name: str) -> bool:
+    return _PLAIN_NAME.fullmatch(name) is not None
 
 
 def event_span(raw: bytes) -> bytes:

@@ -286,7 +286,8 @@ BODIES: Final[dict[str, type[Body]]] = {
 
 
 def check_body(event_type: str, body: JsonObject) -> None:
-    """Check a body against its type's closed schema; a type unknown here passes (formats, section 1).
+    """Check a body against its type's closed schema; a type unknown here passes (formats, section
+    1).
 
     Raises `Malformed` with a path rooted at `$.event.body`.
     """

@@ -1,12 +1,13 @@
 """What a store promises.
 
-A store keeps the tables of `tables`. It knows nothing of runs, steps or keys: it reads rows by key, writes rows, and orders
-appends by one lock. Every method may be called from any thread; a transaction belongs to the thread that opened it.
+A store keeps the tables of `tables`. It knows nothing of runs, steps or keys: it reads rows by key,
+writes rows, and orders appends by one lock. Every method may be called from any thread; a
+transaction belongs to the thread that opened it.
 
-Durability: when an append or change block is left without an exception, what it wrote survives power loss.
-Order: appends of one log are ordered by the lock on its head row and by nothing else; so `size` never has gaps, and a reader
-that sees index n sees every index below n.
-Errors: `StoreUnavailable` means nothing happened; `CommitUnknown` means nobody can say; see `errors`.
+Durability: when an append or change block is left without an exception, what it wrote survives
+power loss. Order: appends of one log are ordered by the lock on its head row and by nothing else;
+so `size` never has gaps, and a reader that sees index n sees every index below n. Errors:
+`StoreUnavailable` means nothing happened; `CommitUnknown` means nobody can say; see `errors`.
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ class Reading(Protocol):
     def get(self, table: Table, keys: Sequence[Row], *, lock: bool = False) -> list[Row]:
         """Rows whose primary key is one of `keys`, in any order; missing ones are left out.
 
-        `lock` keeps others from changing them until the transaction ends (only inside an append or a change).
+        `lock` keeps others from changing them until the transaction ends (only inside an append or
+        a change).
         """
 
     def get_by(self, table: Table, columns: Sequence[str], values: Sequence[Row]) -> list[Row]:
-        """Rows whose named columns equal one of `values`, in any order. Meant for unique columns."""
+        """Rows whose named columns equal one of `values`, in any order. Meant for unique
+        columns."""
 
     def page(
         self,
@@ -53,18 +56,21 @@ class Reading(Protocol):
         descending: bool = False,
         limit: int,
     ) -> list[Row]:
-        """At most `limit` rows with `equal` columns, ordered by `order`, strictly after the row whose `order` values are
-        `after`, and with each column of `greater` above its value. Costs O(limit) with the indexes of the migrations."""
+        """At most `limit` rows with `equal` columns, ordered by `order`, strictly after the row
+        whose `order` values are `after`, and with each column of `greater` above its value. Costs
+        O(limit) with the indexes of the migrations."""
 
     def head(self, log: int) -> StoredHead:
         """The head as this snapshot sees it. Raises `HeadMissing`."""
 
 
 class Changing(Reading, Protocol):
-    """A write transaction. Reads see what was committed before it; they need not see its own writes."""
+    """A write transaction. Reads see what was committed before it; they need not see its own
+    writes."""
 
     def insert(self, table: Table, rows: Sequence[Row]) -> None:
-        """Adds rows. A row with an equal unique key ends the block with `DuplicateRow`, and nothing is written.
+        """Adds rows. A row with an equal unique key ends the block with `DuplicateRow`, and nothing
+        is written.
 
         May be held back until the block is left, so that all writes go in one round trip."""
 
@@ -82,15 +88,18 @@ class Changing(Reading, Protocol):
         equal: Mapping[str, Value],
         greater: Mapping[str, Value] | None = None,
     ) -> int:
-        """Sets `values` where the columns equal and exceed as given, at once; answers how many rows changed."""
+        """Sets `values` where the columns equal and exceed as given, at once; answers how many rows
+        changed."""
 
     def clock_us(self) -> int:
-        """The store's clock now, microseconds since the epoch: read when called, not when the transaction began
-        (PostgreSQL: clock_timestamp(); SQLite: the host's clock), plus the shift that tests set."""
+        """The store's clock now, microseconds since the epoch: read when called, not when the
+        transaction began (PostgreSQL: clock_timestamp(); SQLite: the host's clock), plus the shift
+        that tests set."""
 
 
 class Appending(Changing, Protocol):
-    """A write transaction that holds the lock of one log's head row, taken before anything else was read."""
+    """A write transaction that holds the lock of one log's head row, taken before anything else was
+    read."""
 
     @property
     def locked_head(self) -> StoredHead:
@@ -108,9 +117,11 @@ class Store(Protocol):
     """One database."""
 
     def append(self, log: int) -> AbstractContextManager[Appending]:
-        """Opens an append: BEGIN, lock the head row, read the clock. Leaving the block commits; an exception rolls back.
+        """Opens an append: BEGIN, lock the head row, read the clock. Leaving the block commits; an
+        exception rolls back.
 
-        Raises `HeadMissing`, `StoreUnavailable` (lock timeout, lost connection), at the end `CommitUnknown` or `DuplicateRow`."""
+        Raises `HeadMissing`, `StoreUnavailable` (lock timeout, lost connection), at the end
+        `CommitUnknown` or `DuplicateRow`."""
 
     def change(self) -> AbstractContextManager[Changing]:
         """Opens a write transaction that takes no head lock."""
@@ -119,14 +130,16 @@ class Store(Protocol):
         """Opens a read-only snapshot."""
 
     def migrate(self) -> list[str]:
-        """Applies the migrations that are missing, each in a transaction, and answers their names. Two processes that migrate at
-        once do it once. Raises `WrongSchema` when an applied one has another digest or a newer build's is there."""
+        """Applies the migrations that are missing, each in a transaction, and answers their names.
+        Two processes that migrate at once do it once. Raises `WrongSchema` when an applied one has
+        another digest or a newer build's is there."""
 
     def check(self) -> None:
         """Raises `NotDurable` or `WrongSchema` where serving appends would break a promise."""
 
     def watch(self, wake: Callable[[], None]) -> AbstractContextManager[None]:
-        """Calls `wake` (from any thread) soon after some process may have appended. A hint: may be missing, may be false."""
+        """Calls `wake` (from any thread) soon after some process may have appended. A hint: may be
+        missing, may be false."""
 
     def close(self) -> None:
         """Closes every connection. Open blocks of other threads end with `StoreUnavailable`."""

@@ -1,7 +1,9 @@
-"""Every table and column, named once. The SQL of `migrations` makes them; a test holds the two together.
+"""Every table and column, named once. The SQL of `migrations` makes them; a test holds the two
+together.
 
-Order of columns is the order of values in a row. Times are ledger time in microseconds since the epoch. Tables of a log have the
-log's number first in their key; what outlives an origin (runs, keys, requests, leases) has the tenant first.
+Order of columns is the order of values in a row. Times are ledger time in microseconds since the
+epoch. Tables of a log have the log's number first in their key; what outlives an origin (runs,
+keys, requests, leases) has the tenant first.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ TENANTS: Final = _table(
 """Who owns which log. `key_index_secret` is wrapped like a data key (rules, section 5)."""
 
 HEADS: Final = _table("heads", "log", "log:int origin:text size:int frontier:bytes time_us:int")
-"""One row a log: the only order. Whoever appends locks it first. `frontier` are the hashes of the perfect subtrees."""
+"""One row a log: the only order. Whoever appends locks it first. `frontier` are the hashes of the
+perfect subtrees."""
 
 ENTRIES: Final = _table(
     "entries",
@@ -79,7 +82,8 @@ DATA_KEYS: Final = _table(
     "key_id",
     "key_id:text tenant:text owner:text wrapped:bytes open:int destroyed_idx:int?",
 )
-"""Wrapped data keys. `owner` is `run:<id>` or `subject:<id>`; one open (1) key each, under a unique constraint."""
+"""Wrapped data keys. `owner` is `run:<id>` or `subject:<id>`; one open (1) key each, under a unique
+constraint."""
 
 SUBJECTS: Final = _table("subjects", "tenant run", "tenant:text run:text subject:text")
 """The data subject of a run, where one was given. Stands nowhere else."""
@@ -87,32 +91,38 @@ SUBJECTS: Final = _table("subjects", "tenant run", "tenant:text run:text subject
 REQUESTS: Final = _table(
     "requests",
     "tenant principal request_id",
-    "tenant:text principal:text request_id:text method:text digest:bytes log:int first_idx:int entries:int"
-    " leaf:bytes recorded_us:int answer:bytes",
+    "tenant:text principal:text request_id:text method:text digest:bytes log:int first_idx:int"
+    " last_idx:int entries:int leaf:bytes recorded_us:int answer:bytes",
 )
-"""Every request that appended something, for ever. `leaf` is that of its last entry, `first_idx + entries - 1`."""
+"""Every request that appended something, for ever. `leaf` is that of its last entry, `last_idx`.
+Other entries may stand between its first and its last; `entries` counts its own."""
 
 RUNS: Final = _table(
     "runs",
     "tenant run",
-    "tenant:text run:text log:int version:int idx:int leaf:bytes status:text changed_us:int fold:bytes",
+    "tenant:text run:text log:int version:int idx:int leaf:bytes status:text changed_us:int"
+    " fold:bytes",
 )
-"""Inline projection `resume`: one folded run a row, without its steps. `status` is empty while it is open."""
+"""Inline projection `resume`: one folded run a row, without its steps. `status` is empty while it
+is open."""
 
 STEPS: Final = _table(
     "steps",
     "tenant run ordinal",
     "tenant:text run:text ordinal:int step:text state:text changed_version:int fold:bytes",
 )
-"""Inline projection `resume`: one folded step a row, in the order they were planned. Unique by (tenant, run, step)."""
+"""Inline projection `resume`: one folded step a row, in the order they were planned. Unique by
+(tenant, run, step)."""
 
 LEASES: Final = _table(
     "leases",
     "tenant run",
-    "tenant:text run:text token:int holder:text principal:text process:text expires_us:int ended:text",
+    "tenant:text run:text token:int holder:text principal:text process:text expires_us:int"
+    " ended:text due_us:int?",
 )
-"""Inline projection `leases`: the newest lease of each run. `ended` is empty while it was not ended by an entry.
-`expires_us` moves with renewals, which write no entry."""
+"""Inline projection `leases`: the newest lease of each run. `ended` is empty while no entry ended
+it. `expires_us` moves with renewals, which write no entry. `due_us` is the earliest time at which
+the sweep may find something due on the run, NULL when there is nothing to wait for."""
 
 CLAIMS: Final = _table(
     "claims",
@@ -133,15 +143,17 @@ TOOLS: Final = _table(
     "tenant tool version",
     "tenant:text tool:text version:text class:text allowed:text idx:int",
 )
-"""Inline projection `idempotency`: the class bound to a tool's version, and the weaker one an admin allowed. The row with an empty
-`version` holds the strongest write class ever bound to any version of the tool."""
+"""Inline projection `idempotency`: the class bound to a tool's version, and the weaker one an admin
+allowed. The row with an empty `version` holds the strongest write class ever bound to any version
+of the tool."""
 
 UNKNOWNS: Final = _table(
     "unknowns",
     "tenant run step",
     "tenant:text run:text step:text rank:int since_us:int idx:int fold:bytes",
 )
-"""Inline projection `unknowns`: what waits for a decision. Listed by rank (writes that double first), then `since_us`."""
+"""Inline projection `unknowns`: what waits for a decision. Listed by rank (writes that double
+first), then `since_us`."""
 
 CHECKPOINTS: Final = _table("checkpoints", "log size", "log:int size:int note:text created_us:int")
 """Signed checkpoints as they were published."""

@@ -19,7 +19,8 @@ class Claims(Protocol):
 
 
 def what_it_waits_for(claims: Claims, run: Run, step: Step) -> Refused | None:
-    """None when every step that it names in `after` is settled well or superseded by one that is."""
+    """None when every step that it names in `after` is settled well or superseded by one that
+    is."""
     for before in step.after:
         predecessor = run.steps[before]
         if predecessor.contradiction:

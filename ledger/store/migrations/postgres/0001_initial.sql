@@ -87,6 +87,7 @@ CREATE TABLE requests (
     digest bytea NOT NULL CHECK (octet_length(digest) = 32),
     log bigint NOT NULL,
     first_idx bigint NOT NULL CHECK (first_idx >= 0),
+    last_idx bigint NOT NULL CHECK (last_idx >= first_idx),
     entries bigint NOT NULL CHECK (entries > 0),
     leaf bytea NOT NULL CHECK (octet_length(leaf) = 32),
     recorded_us bigint NOT NULL,
@@ -133,9 +134,10 @@ CREATE TABLE leases (
     process text COLLATE "C" NOT NULL,
     expires_us bigint NOT NULL,
     ended text COLLATE "C" NOT NULL,
+    due_us bigint,
     PRIMARY KEY (tenant, run)
 );
-CREATE INDEX leases_expires ON leases (tenant, ended, expires_us, run);
+CREATE INDEX leases_due ON leases (tenant, due_us, run) WHERE due_us IS NOT NULL;
 
 -- inline projection: who holds a key
 CREATE TABLE claims (

@@ -87,6 +87,7 @@ CREATE TABLE requests (
     digest BLOB NOT NULL CHECK (length(digest) = 32),
     log INTEGER NOT NULL,
     first_idx INTEGER NOT NULL CHECK (first_idx >= 0),
+    last_idx INTEGER NOT NULL CHECK (last_idx >= first_idx),
     entries INTEGER NOT NULL CHECK (entries > 0),
     leaf BLOB NOT NULL CHECK (length(leaf) = 32),
     recorded_us INTEGER NOT NULL,
@@ -133,9 +134,10 @@ CREATE TABLE leases (
     process TEXT NOT NULL,
     expires_us INTEGER NOT NULL,
     ended TEXT NOT NULL,
+    due_us INTEGER,
     PRIMARY KEY (tenant, run)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX leases_expires ON leases (tenant, ended, expires_us, run);
+CREATE INDEX leases_due ON leases (tenant, due_us, run) WHERE due_us IS NOT NULL;
 
 -- inline projection: who holds a key
 CREATE TABLE claims (

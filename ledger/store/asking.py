@@ -34,7 +34,9 @@ def asked_page(
     greater = greater or {}
     check_named(table, equal)
     _check_comparable(table, greater)
-    columns_named(table, tuple(order))
+    unordered = [it.name for it in columns_named(table, tuple(order)) if it.null]
+    if not greater.keys() >= set(unordered):
+        raise ValueError("where NULL stands in an order, no two databases agree")
     if after is not None:
         _check_comparable(table, dict(zip(order, after, strict=True)))
     shape = PageShape(

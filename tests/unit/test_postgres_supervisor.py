@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +30,7 @@ from tests.support.postgres import (
 )
 from tests.support.postgres.account import ServerAccount, account_owning, server_account
 from tests.support.postgres.cluster import make_cluster
-from tests.support.postgres.folder import ServerFolder, base_folder, claim_new_folder
+from tests.support.postgres.folder import ServerFolder, base_folder, claim_new_folder, sweep
 from tests.support.postgres.processes import cluster_pids
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -55,12 +56,11 @@ def server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def short_folder() -> Iterator[Path]:
-    """A free path that the server's account can enter; whatever comes to stand there is removed."""
-    folder = claim_new_folder(server_account())
-    folder.remove()
-    yield folder.path
-    if folder.path.exists():
-        ServerFolder.claim(folder.path).remove()
+    """A folder that the server's account can enter, and that no sweep of another run looks into."""
+    place = base_folder(server_account()).parent
+    folder = Path(tempfile.mkdtemp(prefix="ledger-test-", dir=place))
+    yield folder
+    ServerFolder.claim(folder).remove()
 
 
 def fetch_one(dsn: str, query: str) -> object:
@@ -80,6 +80,12 @@ def wait_for_the_end_of(pid: int) -> None:
     ended = poll.poll(SECONDS_MAX * 1000)
     os.close(pidfd)
     assert ended, f"process {pid} lives on"
+
+
+def creators_of_shared_memory() -> set[int]:
+    segments = Path("/proc/sysvipc/shm").read_text(encoding="utf-8").splitlines()
+    column = segments[0].split().index("cpid")
+    return {int(segment.split()[column]) for segment in segments[1:]}
 
 
 def modes_below(folder: Path) -> dict[Path, int]:
@@ -205,11 +211,11 @@ def test_a_kill_spares_strangers_in_the_cluster_folder_and_other_servers(
 def test_leaving_the_context_after_a_kill_leaves_nothing_behind() -> None:
     with PostgresServer(None, binaries()[0]) as server:
         folder, pid = server.folder, server.pid
-        segments = Path("/proc/sysvipc/shm").read_text(encoding="utf-8")
-        assert f" {pid} " in segments
+        assert pid in creators_of_shared_memory()
         server.kill()
+        assert pid in creators_of_shared_memory()
     assert not folder.exists()
-    assert f" {pid} " not in Path("/proc/sysvipc/shm").read_text(encoding="utf-8")
+    assert pid not in creators_of_shared_memory()
 
 
 def test_a_server_outlives_the_thread_that_started_it(short_folder: Path) -> None:
@@ -232,7 +238,6 @@ def test_the_server_dies_with_its_owner_and_the_next_start_removes_its_folder() 
     owner.send_signal(signal.SIGKILL)
     owner.communicate(timeout=SECONDS_MAX)
     wait_for_the_end_of(int(pid))
-    assert Path(folder).exists()
     claim_new_folder(server_account()).remove()
     assert not Path(folder).exists()
 
@@ -273,6 +278,14 @@ def start_without_owner(server: PostgresServer) -> subprocess.Popen[str]:
     return process
 
 
+def test_a_sweep_takes_folders_without_an_owner_and_no_others(short_folder: Path) -> None:
+    owned = ServerFolder.claim(short_folder / "owned")
+    ServerFolder.claim(short_folder / "left").release()
+    assert sweep(short_folder) == [short_folder / "left"]
+    assert {path.name for path in short_folder.iterdir()} == {"owned", "sweep.lock"}
+    owned.remove()
+
+
 def test_two_owners_of_one_folder_are_refused(short_folder: Path) -> None:
     with PostgresServer(short_folder, binaries()[0]) as server:
         with pytest.raises(FolderInUse):
@@ -281,14 +294,13 @@ def test_two_owners_of_one_folder_are_refused(short_folder: Path) -> None:
 
 
 def test_a_start_that_fails_says_why_and_leaves_nothing() -> None:
-    base = base_folder(server_account())
-    before = set(base.iterdir())
-    with (
-        pytest.raises(PostgresDidNotStart, match="shared_buffers"),
-        PostgresServer(None, binaries()[0], settings={"shared_buffers": "a lot"}),
-    ):
-        pass
-    assert set(base.iterdir()) - before == set()
+    server = PostgresServer(None, binaries()[0], settings={"shared_buffers": "a lot"})
+    with pytest.raises(PostgresDidNotStart, match="shared_buffers"):
+        server.start()
+    folder = server.folder
+    assert cluster_pids(folder / "cluster") == set()
+    server.close()
+    assert not folder.exists()
 
 
 def test_an_installation_in_a_private_folder_is_copied_and_keeps_its_modes(
@@ -305,10 +317,9 @@ def test_an_installation_in_a_private_folder_is_copied_and_keeps_its_modes(
     before = modes_below(private)
     bin_folder = private / package.name / "pginstall" / "bin"
     with PostgresServer(None, PostgresBinaries(bin_folder, 18, "named")) as server:
-        runs_from = Path(f"/proc/{server.pid}/exe").resolve()
-        expected = server.folder if os.geteuid() == 0 else private
-        assert runs_from.is_relative_to(expected)
-        assert fetch_one(server.superuser_dsn(), "SELECT 1") == 1
+        query = "SELECT setting FROM pg_config WHERE name = 'BINDIR'"
+        runs_from = Path(str(fetch_one(server.superuser_dsn(), query)))
+        assert runs_from.is_relative_to(server.folder if os.geteuid() == 0 else private)
     assert modes_below(private) == before
 
 

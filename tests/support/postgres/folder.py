@@ -22,12 +22,14 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.support.postgres.account import ServerAccount, account_owning
 from tests.support.postgres.processes import kill_cluster
+
+_LOCK = "owner.lock"
 
 # sun_path holds 107 bytes and a NUL; the longest name PostgreSQL puts in is /.s.PGSQL.65535.lock.
 _SOCKET_FOLDER_BYTES_MAX = 107 - len("/.s.PGSQL.65535.lock")
@@ -58,6 +60,7 @@ class ServerFolder:
         self.install = path / "install"
         self.log = path / "server.log"
         self._state = path / "state.json"
+        self._lock = path / _LOCK
         self._lock_fd: int | None = lock_fd
 
     @classmethod
@@ -66,12 +69,21 @@ class ServerFolder:
         path = path.absolute()
         if len(os.fsencode(path / "socket")) > _SOCKET_FOLDER_BYTES_MAX:
             raise FolderUnfit(f"{path} is too long for a Unix socket below it")
-        path.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        try:
+            return cls.claim_existing(path)
+        except FileNotFoundError:
+            raise FolderInUse(f"{path} is being removed") from None
+
+    @classmethod
+    def claim_existing(cls, path: Path) -> ServerFolder:
+        """As `claim`; raises FileNotFoundError if the folder is missing."""
         _check_is_ours(path)
-        lock_fd = os.open(path / "owner.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        lock_fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_current = os.path.samestat(os.fstat(lock_fd), os.stat(path / "owner.lock"))
+            is_current = os.path.samestat(os.fstat(lock_fd), os.stat(path / _LOCK))
         except (BlockingIOError, FileNotFoundError):
             is_current = False
         if not is_current:
@@ -127,9 +139,18 @@ class ServerFolder:
             postmaster_file.unlink()
 
     def remove(self) -> None:
-        """Ends what runs here, removes the folder and its shared memory, and gives up the claim."""
+        """Ends what runs here, removes the folder and its shared memory, and gives up the claim.
+
+        The lock file goes last: without it a sweep could claim the folder in the middle."""
         self.end_leftovers()
-        shutil.rmtree(self.path)
+        for path in self.path.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path != self._lock:
+                path.unlink()
+        self._lock.unlink()
+        with suppress(OSError):  # not empty: a sweep has just claimed it, and removes it
+            self.path.rmdir()
         self.release()
 
     def release(self) -> None:
@@ -139,8 +160,7 @@ class ServerFolder:
 
 
 def claim_new_folder(account: ServerAccount) -> ServerFolder:
-    """A claimed new folder with a short name under this user's base folder, which is swept
-    first."""
+    """A claimed new folder with a short name in this user's base folder, which is swept first."""
     base = base_folder(account)
     sweep(base)
     with _alone_in(base):
@@ -148,18 +168,15 @@ def claim_new_folder(account: ServerAccount) -> ServerFolder:
 
 
 def base_folder(account: ServerAccount) -> Path:
-    """`ledger-test-postgres-<uid>` in the first temporary folder that the server's account can
-    enter."""
+    """`ledger-test-postgres-<uid>` in the first temporary folder that the account can enter.
+
+    Only folders that PostgresServer makes belong in it: those without an owner are removed."""
     candidates = list(dict.fromkeys(map(Path, (tempfile.gettempdir(), "/tmp", "/var/tmp"))))
-    name = f"ledger-test-postgres-{os.geteuid()}"
-    for candidate, reached in zip(candidates, account.reaches(candidates), strict=True):
-        if (
-            not reached
-            or len(os.fsencode(candidate / name)) + len("/01234567/socket")
-            > _SOCKET_FOLDER_BYTES_MAX
-        ):
+    for candidate, is_reached in zip(candidates, account.reaches(candidates), strict=True):
+        base = candidate / f"ledger-test-postgres-{os.geteuid()}"
+        longest = base / "01234567" / "socket"
+        if not is_reached or len(os.fsencode(longest)) > _SOCKET_FOLDER_BYTES_MAX:
             continue
-        base = candidate / name
         base.mkdir(mode=0o700, exist_ok=True)
         _check_is_ours(base)
         if account.drops:
@@ -169,16 +186,15 @@ def base_folder(account: ServerAccount) -> Path:
 
 
 def sweep(base: Path) -> list[Path]:
-    """Ends the servers and removes the folders below `base` whose owners are dead; returns those
-    folders."""
+    """Ends the servers and removes the folders in `base` whose owners are dead; returns those."""
     removed = []
     with _alone_in(base):
-        for path in sorted(
-            child for child in base.iterdir() if child.is_dir() and not child.is_symlink()
-        ):
+        for path in sorted(base.iterdir()):
+            if path.is_symlink() or not path.is_dir():
+                continue
             try:
-                folder = ServerFolder.claim(path)
-            except FolderInUse:
+                folder = ServerFolder.claim_existing(path)
+            except (FolderInUse, FileNotFoundError):
                 continue
             folder.remove()
             removed.append(path)

@@ -194,6 +194,18 @@ class CallFailed(LedgerError):
         )
 
 
+class HistoryRewound(LedgerError):
+    """The log lost or changed what it had acknowledged, so the server appends nothing more to
+    it.
+    """
+
+    def __init__(self, *, method: str, detail: str) -> None:
+        super().__init__(
+            f"{method} was not done: the log is not the one acknowledged before ({detail}). "
+            "Run no tool on its word. Keep your receipts and checkpoints and tell the operator."
+        )
+
+
 class DirectiveNotUnderstood(LedgerError):
     """The ledger answered a start with something this version does not know. The body did not
     run.

@@ -16,6 +16,7 @@ from ledger.client.decode import time_of_text
 from ledger.client.errors import (
     CallFailed,
     HeldByAnother,
+    HistoryRewound,
     InvalidRequest,
     LedgerError,
     LedgerUnavailable,
@@ -27,6 +28,7 @@ from ledger.client.values import Held, Refusal
 from ledger.client.words import Durability, Reason
 
 DOMAIN: Final = "ledger.v1"
+HISTORY_REWOUND: Final = "HISTORY_REWOUND"
 DETAILS_KEY: Final = "grpc-status-details-bin"
 _CODE_OF: Final = {code.value[0]: code for code in grpc.StatusCode}
 # Without RetryInfo, RESOURCE_EXHAUSTED is a limit (the transport's message size, say): no repeat
@@ -46,6 +48,17 @@ _SURELY_NOT_COMMITTED: Final = frozenset(
         grpc.StatusCode.NOT_FOUND,
         grpc.StatusCode.OUT_OF_RANGE,
         grpc.StatusCode.RESOURCE_EXHAUSTED,
+    }
+)
+
+
+# Of these codes a reason that this version does not know is a refusal all the same.
+_REFUSING: Final = frozenset(
+    {
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.ALREADY_EXISTS,
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.PERMISSION_DENIED,
     }
 )
 
@@ -149,7 +162,9 @@ def error_of(
         return InvalidRequest(*(failure.violations or (Violation("request", failure.message),)))
     if reason is Reason.LEASE_HELD:
         return HeldByAnother(_held(failure))
-    if failure.reason:
+    if failure.reason == HISTORY_REWOUND:
+        return HistoryRewound(method=method, detail=failure.message)
+    if reason is not Reason.UNSPECIFIED or (failure.reason and failure.code in _REFUSING):
         return Refused(_refusal(failure, reason))
     return CallFailed(
         method=method, code=failure.code.name, durability=committed, detail=failure.message

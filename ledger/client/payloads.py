@@ -33,7 +33,7 @@ class Absent:
 
 
 ABSENT: Final = Absent()
-Content: TypeAlias = Json | Payload
+Content: TypeAlias = "Json | Payload"
 """What may be sent: any JSON value, or raw bytes wrapped in `Payload`."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ledger.client import decode, methods, process, requests
 from ledger.client.effect_core import EffectCore, Unrecorded
@@ -42,8 +43,10 @@ from ledger.client.values import (
 from ledger.client.words import Durability, EffectClass, Outcome, RunStatus
 from ledger.v1 import run_service_pb2 as runs
 
-_HELD_PAUSE_S = 0.5
-_RENEWALS_PER_TTL = 3.0
+LEASE_S: Final = 30.0
+"""A lease's time to live unless asked otherwise, in seconds."""
+_HELD_PAUSE_S: Final = 0.5
+_RENEWALS_PER_TTL: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)

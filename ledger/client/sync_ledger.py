@@ -12,7 +12,7 @@ from ledger.client.calls import Command, CommandResult, Page
 from ledger.client.credentials import TOKEN_ID, Tls, endpoint
 from ledger.client.flow import Flow, Settings
 from ledger.client.payloads import ABSENT, Absent, Content
-from ledger.client.run_core import RunCore, RunOptions
+from ledger.client.run_core import LEASE_S, RunCore, RunOptions
 from ledger.client.sync_run import Run
 from ledger.client.sync_wire import SyncWire
 from ledger.client.values import (
@@ -34,7 +34,6 @@ from ledger.v1 import log_service_pb2 as logs
 from ledger.v1 import run_service_pb2 as runs
 
 T = TypeVar("T")
-LEASE_S = 30.0
 
 
 class Ledger:

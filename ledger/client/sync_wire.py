@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -58,8 +58,7 @@ class SyncWire:
         """Answers as they come, until the server ends the stream. Raises `LedgerError` if it
         breaks.
         """
-        stream: Callable[..., grpc.CallIterator[bytes]]
-        stream = self._connected().channel.unary_stream(method.path)
+        stream: Callable[..., Any] = self._connected().channel.unary_stream(method.path)
         call = stream(request.SerializeToString(), metadata=self._endpoint.metadata())
         try:
             for body in call:

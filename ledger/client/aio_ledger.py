@@ -1,0 +1,274 @@
+"""The asyncio client: the blocking one, with an await."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from ledger.client import calls, methods, requests
+from ledger.client.aio_run import AsyncRun
+from ledger.client.aio_wire import AioWire
+from ledger.client.calls import Command, CommandResult, Page
+from ledger.client.credentials import TOKEN_ID, Tls, endpoint
+from ledger.client.flow import Flow, Settings
+from ledger.client.payloads import ABSENT, Absent, Content
+from ledger.client.run_core import LEASE_S, RunCore, RunOptions
+from ledger.client.values import (
+    Appended,
+    CancelAsked,
+    Checkpoint,
+    ConsistencyProof,
+    DisclosedPayload,
+    Entry,
+    InclusionProof,
+    Receipt,
+    Reconciled,
+    RunChange,
+    RunInfo,
+    UnknownStep,
+)
+from ledger.client.words import EffectClass, Verdict
+from ledger.v1 import log_service_pb2 as logs
+from ledger.v1 import run_service_pb2 as runs
+
+T = TypeVar("T")
+
+
+class AsyncLedger:
+    """A client of one ledger server. Belongs to one event loop at a time.
+
+    Every call either returns what is durable, or raises a `LedgerError` that says what is safe.
+    """
+
+    def __init__(self, wire: AioWire, settings: Settings) -> None:
+        """Use `connect`."""
+        self._wire = wire
+        self._settings = settings
+
+    @classmethod
+    def connect(
+        cls,
+        target: str = "127.0.0.1:7420",
+        *,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+        token_id: str = TOKEN_ID,
+        tls: Tls | None = None,
+        allow_plaintext: bool = False,
+        settings: Settings | None = None,
+    ) -> Self:
+        """A client of the server at `target`; nothing is sent before the first call.
+
+        The token is `token`, else that of `token_file`, of `LEDGER_TOKEN_FILE`, or of
+        `<data folder>/tokens/<token_id>`, the data folder being `LEDGER_DATA` or `./ledger-data`.
+        Without `tls` only this machine is reached, unless `allow_plaintext` is set. Raises
+        `CredentialMissing` and `InvalidRequest`.
+        """
+        settings = settings or Settings()
+        where = endpoint(
+            target,
+            token=token,
+            token_file=token_file,
+            token_id=token_id,
+            tls=tls,
+            allow_plaintext=allow_plaintext,
+            message_bytes_max=settings.limits.message_bytes_max,
+        )
+        return cls(AioWire(where, settings), settings)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._wire.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def run(
+        self,
+        run: str,
+        *,
+        holder: str,
+        ttl_s: float = LEASE_S,
+        wait_s: float = 0.0,
+        initiator: str = "",
+        ceiling: EffectClass = EffectClass.UNSPECIFIED,
+        parent: str = "",
+        labels: Mapping[str, str] | None = None,
+        subject: str = "",
+    ) -> AsyncRun:
+        """An `async with` block that opens a run, or finds it open with equal content, and
+        drives it.
+
+        Running the same program again after a crash is therefore a resume: the directives say what
+        was done. `ttl_s` is the lease's time to live; `wait_s` is how long to wait for another
+        holder to go, before `HeldByAnother` is raised.
+        """
+        request = requests.open_run(
+            run,
+            initiator=initiator,
+            ceiling=ceiling,
+            parent=parent,
+            labels=labels,
+            subject=subject,
+            limits=self._settings.limits,
+        )
+        return self._driven(RunOptions(run, holder, ttl_s, wait_s, request))
+
+    def resume(
+        self, run: str, *, holder: str, ttl_s: float = LEASE_S, wait_s: float = 0.0
+    ) -> AsyncRun:
+        """An `async with` block that drives a run which exists; `resumed` and `ready_steps()`
+        say what to do.
+        """
+        return self._driven(RunOptions(run, holder, ttl_s, wait_s, None))
+
+    async def submit(self, commands: Sequence[Command]) -> list[CommandResult]:
+        """Many commands in one message, built by `ledger.client.requests`; one result for each,
+        in order.
+
+        An error of one command is its result and undoes nothing. Whoever runs a tool on the
+        strength of an EXECUTE in a result counts its `remaining_s` from before this call.
+        """
+        return await self._wire.drive(calls.submit(self._settings, commands))
+
+    async def get_run(self, run: str) -> RunChange:
+        """A run with all its steps, without payloads."""
+        return await self._wire.drive(calls.get_run(self._settings, run))
+
+    def runs(self, *, open_only: bool = False) -> AsyncIterator[RunInfo]:
+        """Runs, newest activity first."""
+        return self._pages(
+            lambda cursor: calls.list_runs(self._settings, open_only=open_only, cursor=cursor)
+        )
+
+    async def watch(self, run: str, *, after_version: int = 0) -> AsyncIterator[RunChange]:
+        """A run's state now and after every change, until the stream is given up."""
+        request = runs.WatchRunRequest(run=run, after_version=after_version)
+        async for answer in self._wire.stream(methods.WATCH_RUN, request):
+            yield calls.run_change_of(answer)
+
+    async def request_cancel(self, run: str, *, reason: str = "") -> CancelAsked:
+        """Ask a run to stop: nothing more may start in it."""
+        return await self._wire.drive(calls.request_cancel(self._settings, run, reason=reason))
+
+    async def break_lease(self, run: str, *, reason: str) -> Appended:
+        """Take a run's lease from its holder (admin). Started writes become UNKNOWN at once."""
+        return await self._wire.drive(calls.break_lease(self._settings, run, reason=reason))
+
+    def unknowns(self, *, run: str = "") -> AsyncIterator[UnknownStep]:
+        """Unsettled steps: writes that double first, then by age. An outage raises; it is never
+        empty.
+        """
+        return self._pages(lambda cursor: calls.unknowns(self._settings, run=run, cursor=cursor))
+
+    async def reconcile(
+        self,
+        unknown: UnknownStep,
+        verdict: Verdict,
+        *,
+        reason_code: str,
+        reason: str = "",
+        evidence: Sequence[Content] = (),
+        result: Content | Absent = ABSENT,
+        supersedes_index: int | None = None,
+    ) -> Reconciled:
+        """Settle an unknown step by a decision. Whoever drove the run may not.
+
+        `supersedes_index` is the index of the decision that this one replaces.
+        """
+        request = requests.reconcile(
+            run=unknown.run,
+            step=unknown.step,
+            verdict=verdict,
+            expected_version=unknown.expected_version,
+            reason_code=reason_code,
+            reason=reason,
+            evidence=evidence,
+            result=result,
+            supersedes_index=supersedes_index,
+            limits=self._settings.limits,
+        )
+        return await self._wire.drive(calls.reconcile(self._settings, request))
+
+    async def allow_downgrade(
+        self, *, tool: str, tool_version: str, effect_class: EffectClass, reason: str
+    ) -> Appended:
+        """Permit a weaker class for a tool's version (admin)."""
+        request = requests.allow_downgrade(
+            tool=tool,
+            tool_version=tool_version,
+            effect_class=effect_class,
+            reason=reason,
+            limits=self._settings.limits,
+        )
+        return await self._wire.drive(calls.allow_downgrade(self._settings, request))
+
+    async def checkpoint(self) -> Checkpoint:
+        """A signed checkpoint that includes everything acknowledged before this call."""
+        return await self._wire.drive(calls.checkpoint(self._settings))
+
+    def entries(self, *, start: int = 0) -> AsyncIterator[Entry]:
+        """Entries from an index up to the log's present head, in order, without gaps."""
+        return self._pages(lambda cursor: calls.entries(self._settings, cursor=cursor), str(start))
+
+    async def follow(self, *, start: int = 0, until_head: bool = False) -> AsyncIterator[Entry]:
+        """Entries from an index on, as they are appended. After an error go on at the next
+        index.
+        """
+        request = logs.FollowEntriesRequest(start=start, until_head=until_head)
+        async for answer in self._wire.stream(methods.FOLLOW_ENTRIES, request):
+            for entry in calls.entries_of(answer.entries):
+                yield entry
+
+    def run_entries(self, run: str, *, start_version: int = 0) -> AsyncIterator[Entry]:
+        """A run's entries by version."""
+        return self._pages(
+            lambda cursor: calls.run_entries(self._settings, run, cursor=cursor),
+            str(start_version),
+        )
+
+    async def receipt(self, index: int | None = None, *, request_id: str | None = None) -> Receipt:
+        """A receipt by entry index, or by the own request id that appended it."""
+        return await self._wire.drive(
+            calls.receipt(self._settings, index=index, request_id=request_id)
+        )
+
+    async def inclusion_proof(self, index: int, *, tree_size: int = 0) -> InclusionProof:
+        """An inclusion proof; tree size 0 means the present one."""
+        return await self._wire.drive(
+            calls.inclusion_proof(self._settings, index, tree_size=tree_size)
+        )
+
+    async def consistency_proof(self, old_size: int, *, new_size: int = 0) -> ConsistencyProof:
+        """A consistency proof; new size 0 means the present one."""
+        return await self._wire.drive(
+            calls.consistency_proof(self._settings, old_size, new_size=new_size)
+        )
+
+    async def payload(self, index: int, *, payload_id: str) -> DisclosedPayload:
+        """A payload with the salt of its commitment. The read is recorded."""
+        return await self._wire.drive(calls.payload(self._settings, index, payload_id=payload_id))
+
+    def _driven(self, options: RunOptions) -> AsyncRun:
+        return AsyncRun(self._wire, RunCore(self._settings, options))
+
+    async def _pages(
+        self, page: Callable[[str], Flow[Page[T]]], cursor: str = ""
+    ) -> AsyncIterator[T]:
+        while True:
+            answer = await self._wire.drive(page(cursor))
+            for item in answer.items:
+                yield item
+            cursor = answer.cursor
+            if not cursor:
+                return

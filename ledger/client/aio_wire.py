@@ -1,0 +1,131 @@
+"""Drives flows over an asyncio gRPC channel. One channel for each process and event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from ledger.client.credentials import Endpoint
+from ledger.client.failures import Failure, error_of, failure_of_call
+from ledger.client.flow import Action, Arrived, Event, Flow, Method, Pause, Paused, Send, Settings
+from ledger.client.sync_wire import require_fork_support
+
+A = TypeVar("A", bound=Message)
+T = TypeVar("T")
+
+
+class AioWire:
+    """A channel, made when first used in a loop and made anew in a forked child or another loop."""
+
+    def __init__(self, endpoint: Endpoint, settings: Settings) -> None:
+        self._endpoint = endpoint
+        self._settings = settings
+        self._connection: _Connection | None = None
+        self._inherited: list[_Connection] = []
+
+    async def drive(self, flow: Flow[T]) -> T:
+        """Do what the flow says until it returns or raises."""
+        try:
+            action = next(flow)
+            while True:
+                action = flow.send(await self._perform(action))
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+
+    async def drive_through(self, flow: Flow[T]) -> T:
+        """Drive a report that a cancellation must not cut off.
+
+        A cancelled caller waits up to the `leaving` policy's deadline for the report to be
+        acknowledged, and is cancelled then.
+        """
+        task = asyncio.ensure_future(self.drive(flow))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():
+                await asyncio.wait({task}, timeout=self._settings.leaving.deadline_s)
+            if not task.done():
+                task.cancel()
+            elif not task.cancelled():
+                task.exception()  # the report's own trouble gives way to the cancellation
+            raise
+
+    async def stream(self, method: Method[A], request: Message) -> AsyncIterator[A]:
+        """Answers as they come, until the server ends the stream. Raises `LedgerError` if it
+        breaks.
+        """
+        stream: Callable[..., Any] = self._connected().channel.unary_stream(method.path)
+        call = stream(request.SerializeToString(), metadata=self._endpoint.metadata())
+        try:
+            async for body in call:
+                yield method.answer.FromString(body)
+        except grpc.RpcError as error:
+            raise error_of(failure_of_call(error), method=method.name) from error
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        """Close the channel of this process and loop; calls in flight end."""
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.is_here():
+            await connection.channel.close()
+
+    async def _perform(self, action: Action) -> Event:
+        match action:
+            case Send():
+                return await self._send(action)
+            case Pause(pause_s):
+                await asyncio.sleep(pause_s)
+                return Paused()
+
+    async def _send(self, send: Send) -> Arrived | Failure:
+        call = self._connected().call(send.path)
+        sent_at_s = self._settings.clock()
+        try:
+            body = await call(send.body, timeout=send.timeout_s, metadata=self._endpoint.metadata())
+        except grpc.RpcError as error:
+            return failure_of_call(error)
+        return Arrived(body, sent_at_s)
+
+    def _connected(self) -> _Connection:
+        connection = self._connection
+        if connection is not None and connection.is_here():
+            return connection
+        if connection is not None:
+            require_fork_support(connection.pid)
+            # A channel of the parent, or of a loop that ended, cannot be closed from here.
+            self._inherited.append(connection)
+        self._connection = made = _Connection(self._endpoint)
+        return made
+
+
+class _Connection:
+    """A channel of one process and loop, and its calls by path."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.pid = os.getpid()
+        self._loop = asyncio.get_running_loop()
+        if endpoint.tls is None:
+            self.channel = grpc.aio.insecure_channel(endpoint.target, options=endpoint.options())
+        else:
+            self.channel = grpc.aio.secure_channel(
+                endpoint.target, endpoint.tls.channel_credentials(), options=endpoint.options()
+            )
+        self._calls: dict[str, Callable[..., Awaitable[bytes]]] = {}
+
+    def is_here(self) -> bool:
+        """Whether this is the process and the loop that made it."""
+        return self.pid == os.getpid() and self._loop is asyncio.get_running_loop()
+
+    def call(self, path: str) -> Callable[..., Awaitable[bytes]]:
+        """The call at a path; bytes in, bytes out."""
+        call = self._calls.get(path)
+        if call is None:
+            call = self._calls[path] = self.channel.unary_unary(path)
+        return call

@@ -41,11 +41,11 @@ def test_encode_writes_what_the_rfc_8785_package_writes(value: dict[str, Any]) -
 @given(objects, st.data())
 @settings(max_examples=300)
 def test_a_changed_byte_is_refused_or_gives_another_canonical_value(
-    value: dict[str, Any], data: st.DataObject
+    value: dict[str, Any], choice: st.DataObject
 ) -> None:
     raw = bytearray(encode(value))
-    position = data.draw(st.integers(min_value=0, max_value=len(raw) - 1))
-    raw[position] ^= data.draw(st.integers(min_value=1, max_value=255))
+    position = choice.draw(st.integers(min_value=0, max_value=len(raw) - 1))
+    raw[position] ^= choice.draw(st.integers(min_value=1, max_value=255))
     try:
         changed = parse(bytes(raw), length_max=LIMIT * 10)
     except Malformed:
@@ -56,11 +56,11 @@ def test_a_changed_byte_is_refused_or_gives_another_canonical_value(
 
 @given(objects, st.data())
 def test_an_inserted_byte_is_refused_or_gives_another_canonical_value(
-    value: dict[str, Any], data: st.DataObject
+    value: dict[str, Any], choice: st.DataObject
 ) -> None:
     raw = bytearray(encode(value))
-    position = data.draw(st.integers(min_value=0, max_value=len(raw)))
-    raw.insert(position, data.draw(st.sampled_from(b' \t\n"\\,:0159-.eE{}[]ntfa/u')))
+    position = choice.draw(st.integers(min_value=0, max_value=len(raw)))
+    raw.insert(position, choice.draw(st.sampled_from(b' \t\n"\\,:0159-.eE{}[]ntfa/u')))
     try:
         changed = parse(bytes(raw), length_max=LIMIT * 10)
     except Malformed:

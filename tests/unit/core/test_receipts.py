@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ledger.core.checkpoint import Checkpoint, sign_checkpoint
 from ledger.core.errors import Malformed
@@ -69,14 +67,13 @@ def test_a_receipt_has_the_lines_of_the_specification() -> None:
     assert "\n".join(lines[8:]).encode() == RECEIPT.checkpoint
 
 
-@given(st.data())
-@settings(max_examples=500)
-def test_no_changed_byte_of_a_receipt_verifies(data: st.DataObject) -> None:
-    raw = bytearray(TEXT)
-    position = data.draw(st.integers(min_value=0, max_value=len(raw) - 1))
-    raw[position] ^= data.draw(st.integers(min_value=1, max_value=255))
-    with pytest.raises((Malformed, NoteInvalid, ProofInvalid)):
-        verify_receipt(bytes(raw), log_keys=[LOG.key])
+def test_no_flipped_bit_of_a_receipt_verifies() -> None:
+    for position in range(len(TEXT)):
+        for bit in range(8):
+            raw = bytearray(TEXT)
+            raw[position] ^= 1 << bit
+            with pytest.raises((Malformed, NoteInvalid, ProofInvalid)):
+                verify_receipt(bytes(raw), log_keys=[LOG.key])
 
 
 def test_no_cut_receipt_verifies() -> None:

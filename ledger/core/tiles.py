@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final, Protocol
 
 from ledger.core.errors import InvariantViolation
-from ledger.core.merkle import HASH_LENGTH, Frontier, node_hash
+from ledger.core.merkle import HASH_LENGTH, Frontier
 from ledger.core.proving import Node
 
 TILE_HEIGHT: Final = 8
@@ -159,12 +160,21 @@ def _open_tile(tile_id: TileId, width: int, open_tiles: Mapping[TileId, bytes]) 
 
 
 def subtree_root(hashes: bytes) -> bytes:
-    """The root over 1, 2, 4, ... 256 hashes that stand one after the other."""
-    row = [hashes[start : start + HASH_LENGTH] for start in range(0, len(hashes), HASH_LENGTH)]
-    while len(row) > 1:
-        pairs = iter(row)
-        row = [node_hash(left, right) for left, right in zip(pairs, pairs, strict=True)]
-    return row[0]
+    """The root over 1, 2, 4, ... 256 hashes that stand one after the other.
+
+    Raises `InvariantViolation` for any other number of them.
+    """
+    count, rest = divmod(len(hashes), HASH_LENGTH)
+    if rest or count.bit_count() != 1 or count > TILE_WIDTH:
+        raise InvariantViolation("a complete subtree has 1, 2, 4, ... 256 hashes")
+    # Two neighbours already stand side by side, as RFC 6962 hashes them.
+    pair = 2 * HASH_LENGTH
+    while len(hashes) > HASH_LENGTH:
+        starts = range(0, len(hashes), pair)
+        hashes = b"".join(
+            [sha256(b"\x01" + hashes[start : start + pair]).digest() for start in starts]
+        )
+    return hashes
 
 
 class TileNodes:

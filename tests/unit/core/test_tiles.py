@@ -158,3 +158,6 @@ def test_the_root_of_a_tile_is_the_root_of_its_leaves() -> None:
     hashes = b"".join(trees.leaf(number) for number in range(256))
     assert subtree_root(hashes) == trees.root(0, 256)
     assert subtree_root(hashes[:32]) == trees.leaf(0)
+    for length in (0, 31, 96, 2 * len(hashes)):
+        with pytest.raises(InvariantViolation, match="complete subtree"):
+            subtree_root((hashes * 2)[:length])

@@ -130,8 +130,6 @@ class ServerFolder:
         The latter because the dead postmaster's pid may still be taken, by a zombie that nobody
         reaps or by a stranger; PostgreSQL would refuse to start then. That no process of the
         cluster lives is known here from the processes themselves."""
-        if not self.cluster.is_dir():
-            return
         kill_cluster(self.cluster)
         postmaster_file = self.cluster / "postmaster.pid"
         if postmaster_file.exists():

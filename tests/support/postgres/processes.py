@@ -26,7 +26,9 @@ class ProcessesOutlived(Exception):
 
 
 def cluster_pids(cluster: Path) -> set[int]:
-    """The pids of the living processes of `cluster`."""
+    """The pids of the living processes of `cluster`; none where there is no cluster."""
+    if not cluster.is_dir():
+        return set()
     return {int(line) for line in account_owning(cluster).ask("pids", str(cluster))}
 
 

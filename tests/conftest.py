@@ -5,4 +5,5 @@ from __future__ import annotations
 pytest_plugins = [
     "tests.support.ci",
     "tests.support.postgres_fixtures",
+    "tests.support.stores",
 ]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from psycopg import pq
 from psycopg.adapt import AdaptersMap, Dumper
 
-from ledger.store.tables import Column, Kind, Row, Value
+from ledger.store.tables import Column, Kind, Row
 
 SQL_KIND: Final[dict[Kind, str]] = {"int": "bigint", "text": "text", "bytes": "bytea"}
 
@@ -85,22 +85,21 @@ def arrays_of(columns: Sequence[Column], rows: Sequence[Row]) -> list[Int8s | Te
     return [_array(column.kind, values) for column, values in zip(columns, turned, strict=True)]
 
 
-def _array(kind: Kind, values: tuple[Value, ...]) -> Int8s | Texts | Byteas:
-    head = _head(1, int(None in values), _ELEMENT_OID[kind], len(values), 1)
-    return _ARRAY[kind](b"".join((head, *_elements(values))))
+def _array(kind: Kind, values: tuple[Any, ...]) -> Int8s | Texts | Byteas:
+    has_null = None in values
+    head = _head(1, has_null, _ELEMENT_OID[kind], len(values), 1)
+    if has_null:
+        elements = b"".join(_NULL if value is None else _packed(kind, [value]) for value in values)
+    else:
+        elements = _packed(kind, values)
+    return _ARRAY[kind](head + elements)
 
 
-def _elements(values: Iterable[Value]) -> Iterable[bytes]:
-    for value in values:
-        match value:
-            case int():
-                yield _int8(8, value)
-            case str():
-                octets = value.encode("utf-8")
-                yield _length(len(octets))
-                yield octets
-            case bytes():
-                yield _length(len(value))
-                yield value
-            case None:
-                yield _NULL
+def _packed(kind: Kind, values: Iterable[Any]) -> bytes:
+    match kind:
+        case "int":
+            return b"".join([_int8(8, value) for value in values])
+        case "text":
+            return _packed("bytes", [value.encode("utf-8") for value in values])
+        case "bytes":
+            return b"".join([part for value in values for part in (_length(len(value)), value)])

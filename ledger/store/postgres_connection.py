@@ -194,7 +194,10 @@ class PostgresConnection:
     def _refuse(self, error: psycopg.Error) -> NoReturn:
         self.broken = True
         self.lost = self._raw.closed or isinstance(error, pg.AdminShutdown | pg.CrashShutdown)
-        raise _translated(error) from error
+        meant = _translated(error)
+        if isinstance(meant, InvariantViolation):
+            raise meant from None  # the driver's own text shows the whole row
+        raise meant from error
 
     def _check_durable(self) -> Synchronous:
         try:

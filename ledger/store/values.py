@@ -6,9 +6,10 @@ number. All of it raises ValueError at the call that brought it, with nothing wr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Final
+from operator import itemgetter
+from typing import Any, Final
 
 from ledger.store.tables import Column, Row, Table, Value
 
@@ -28,10 +29,19 @@ def columns_named(table: Table, names: tuple[str, ...]) -> tuple[Column, ...]:
     return tuple(known[name] for name in names)
 
 
+@cache
+def key_of(table: Table) -> Callable[[Row], Row]:
+    """What takes the primary key out of a row of the table."""
+    places = [table.names.index(name) for name in table.key]
+    if len(places) == 1:
+        return itemgetter(slice(places[0], places[0] + 1))
+    return itemgetter(*places)
+
+
 def check_rows(columns: Sequence[Column], rows: Sequence[Row]) -> None:
     """Refuses rows of another length, values of another kind, NULL where there is none, integers
     past 64 bits, and text with NUL or a lone surrogate. Raises ValueError; never shows a value."""
-    if any(len(row) != len(columns) for row in rows):
+    if set(map(len, rows)) - {len(columns)}:
         raise ValueError(f"a row has not {len(columns)} values")
     for column, values in zip(columns, zip(*rows, strict=True), strict=False):
         _check_values(column, values)
@@ -43,18 +53,17 @@ def check_named(table: Table, values: Mapping[str, Value]) -> None:
     check_rows(columns, [tuple(values.values())])
 
 
-def _check_values(column: Column, values: Sequence[Value]) -> None:
+def _check_values(column: Column, values: Sequence[Any]) -> None:
     kinds = set(map(type, values))
     if column.null and type(None) in kinds:
         kinds.discard(type(None))
         values = [value for value in values if value is not None]
     if kinds - {_TYPES[column.kind]}:
         raise ValueError(f"a value of column {column.name} is not {column.kind}")
-    for value in values:
-        if isinstance(value, str):
-            _check_text(column, value)
-        elif isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
-            raise ValueError(f"a value of column {column.name} does not fit 64 bits")
+    if column.kind == "text":
+        _check_text(column, "".join(values))
+    elif column.kind == "int" and values and not INT_MIN <= min(values) <= max(values) <= INT_MAX:
+        raise ValueError(f"a value of column {column.name} does not fit 64 bits")
 
 
 def _check_text(column: Column, text: str) -> None:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from ledger.core.errors import InvariantViolation
 from ledger.store.tables import Row, Table
-from ledger.store.values import check_rows, columns_named
+from ledger.store.values import check_rows, columns_named, key_of
 
 Effect = Literal["insert", "upsert", "delete"]
 
@@ -43,7 +43,7 @@ class HeldWrites:
             raise InvariantViolation("a block was written to after it was left")
         names = table.key if effect == "delete" else table.names
         check_rows(columns_named(table, names), rows)
-        if effect == "upsert" and len({_key(table, row) for row in rows}) != len(rows):
+        if effect == "upsert" and len(set(map(key_of(table), rows))) != len(rows):
             raise InvariantViolation(f"one upsert into {table.name} names a key twice")
         if rows:
             self._place(effect, table).extend(rows)
@@ -76,14 +76,13 @@ class HeldWrites:
         return write.rows
 
 
-def _key(table: Table, row: Row) -> Row:
-    return tuple(row[table.names.index(name)] for name in table.key)
-
-
 def _last_of_each_key(write: Write) -> Write:
-    if write.effect == "insert":
-        return write
-    if write.effect == "delete":
-        return Write(write.effect, write.table, list(dict.fromkeys(write.rows)))
-    last = {_key(write.table, row): row for row in write.rows}
-    return Write(write.effect, write.table, list(last.values()))
+    match write.effect:
+        case "insert":
+            return write
+        case "delete":
+            return Write(write.effect, write.table, list(dict.fromkeys(write.rows)))
+        case "upsert":
+            keys = map(key_of(write.table), write.rows)
+            last = dict(zip(keys, write.rows, strict=True))
+            return Write(write.effect, write.table, list(last.values()))

@@ -1,0 +1,1 @@
+"""What a store promises, tried on every store; no test asks which one it has."""

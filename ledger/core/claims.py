@@ -99,6 +99,7 @@ class Tool:
     """The classes bound to a tool, as far as the draft needs them.
 
     `strongest` is the strongest write class ever bound to any version, None before the first write.
+    `loaded` are the versions whose rows were read, bound or not.
     """
 
     name: str
@@ -106,6 +107,18 @@ class Tool:
     bound: dict[str, EffectClass] = field(default_factory=dict)
     allowed: dict[str, EffectClass] = field(default_factory=dict)
     index: dict[str, int] = field(default_factory=dict)
+    loaded: set[str] = field(default_factory=set)
+
+    def take_in(self, other: Tool) -> None:
+        """Takes over what was loaded of the same tool for other versions."""
+        self.strongest = self.strongest or other.strongest
+        for version in other.loaded - self.loaded:
+            if version in other.bound:
+                self.bound[version] = other.bound[version]
+            if version in other.allowed:
+                self.allowed[version] = other.allowed[version]
+            self.index[version] = other.index.get(version, 0)
+        self.loaded |= other.loaded
 
     def bind(self, *, version: str, effect: EffectClass, index: int) -> None:
         """`tool.declared`: the first declaration binds."""

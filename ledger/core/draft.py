@@ -7,7 +7,7 @@ only if the transaction that writes it commits; otherwise everything in it is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
@@ -46,7 +46,7 @@ class Source(Protocol):
         """The claim on a key, or None if it is free."""
 
     def tool(self, name: str, version: str) -> Tool:
-        """The tool with at least that version's binding in it, where there is one."""
+        """The tool with at least that version loaded. One object a name for the whole batch."""
 
     def replays(self, tool: str, key: str) -> list[tuple[str, str]]:
         """(run, step) of steps that were answered from the key, at most 32."""
@@ -106,13 +106,13 @@ class Draft:
         self.settle_margin_us = settle_margin_us
         self.placed: list[Placed] = []
         self.runs: dict[str, Run | None] = {}
-        self.touched_runs: dict[str, int] = {}
+        self._touched: dict[str, set[str]] = {}
         self.touched_claims: dict[tuple[str, str], Claim] = {}
         self.touched_tools: set[tuple[str, str]] = set()
         self.new_replays: list[tuple[str, str, str, str, int]] = []
         self.new_subjects: dict[str, str] = {}
         self._claims: dict[tuple[str, str], Claim | None] = {}
-        self._tools: dict[tuple[str, str], Tool] = {}
+        self.tools: dict[str, Tool] = {}
         self._source = source
         self._size = size
         self._new_request_id = new_request_id
@@ -137,15 +137,9 @@ class Draft:
 
     def tool(self, *, name: str, version: str) -> Tool:
         """The tool's bindings as they stand in this batch, with that version's."""
-        found = self._tools.get((name, ""))
-        if found is None:
-            found = self._tools[(name, "")] = self._source.tool(name, version)
-        elif (name, version) not in self._tools and version not in found.bound:
-            loaded = self._source.tool(name, version)
-            found.bound |= {v: e for v, e in loaded.bound.items() if v not in found.bound}
-            found.allowed |= {v: e for v, e in loaded.allowed.items() if v not in found.allowed}
-            found.index |= {v: i for v, i in loaded.index.items() if v not in found.index}
-        self._tools[(name, version)] = found
+        found = self.tools.get(name)
+        if found is None or version not in found.loaded:
+            found = self.tools[name] = self._source.tool(name, version)
         return found
 
     def subject(self, run_id: str) -> str:
@@ -277,9 +271,12 @@ class Draft:
             self.touched_tools.add((body.tool, body.version))
         return index
 
-    def tools(self) -> Mapping[tuple[str, str], Tool]:
-        """The tools this batch looked at, by (name, version)."""
-        return self._tools
+    def touched_runs(self) -> Iterator[tuple[Run, list[Step]]]:
+        """The runs that this batch changed, each with the steps that it changed."""
+        for run_id, steps in self._touched.items():
+            run = self.runs[run_id]
+            if run is not None:
+                yield run, [run.steps[step] for step in sorted(steps)]
 
     def _place(
         self,
@@ -305,8 +302,11 @@ class Draft:
             payloads=payloads,
             trace=self._context.trace if self._context else "",
         )
-        self.touched_runs.setdefault(run.run_id, run.version)
+        touched = self._touched.setdefault(run.run_id, set())
         event.mutate(run)
+        step = getattr(body, "step", "")
+        if step:
+            touched.add(step)
         self.placed.append(Placed(run.run_id, run.version - 1, body.TYPE, event))
         self._fold_claims(run, event)
         return event

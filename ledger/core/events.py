@@ -89,8 +89,9 @@ class StepPlanned(Body):
 
     TYPE: ClassVar[str] = "step.planned"
     MEANING: ClassVar[str] = (
-        "A step was planned; immutable. Payload `arguments` holds the exact argument bytes; payload "
-        "`key` the caller's key where it may not stand here. No key for READ_ONLY and PROPOSE."
+        "A step was planned; immutable. Payload `arguments` holds the exact argument bytes, "
+        "payload `key` the caller's key where it may not stand here. No key for READ_ONLY and "
+        "PROPOSE."
     )
     step: Id
     tool: Id

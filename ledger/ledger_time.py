@@ -1,0 +1,92 @@
+"""Ledger time: the one time that deadlines, leases and entries are in (contract §6, rules §2).
+
+It is the database's clock, read under the head's lock, and never below the head's last time. Where
+that clock is behind the head, or far ahead of what this replica's monotonic clock says, the
+monotonic clock bridges, and an alarm is raised: time never stands still and never leaps unasked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from time import monotonic_ns
+from typing import Final
+
+AHEAD_MAX_US: Final = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClockAlarm:
+    """The database's clock is not believed: how far off it is, negative if behind."""
+
+    off_us: int
+    bridged_us: int
+
+
+class LedgerTime:
+    """Ledger time of one log, as one replica reads it."""
+
+    def __init__(
+        self,
+        *,
+        ahead_max_us: int = AHEAD_MAX_US,
+        monotonic_us: Callable[[], int] = lambda: monotonic_ns() // 1000,
+        on_alarm: Callable[[ClockAlarm], None] = lambda alarm: None,
+    ) -> None:
+        self._ahead_max_us = ahead_max_us
+        self._monotonic_us = monotonic_us
+        self._on_alarm = on_alarm
+        self._lock = Lock()
+        self._base_us = -1
+        self._base_head_us = 0
+        self._base_size = -1
+        self._accepted_us = 0
+
+    def accept(self, ahead_us: int) -> None:
+        """An operator takes a jump ahead over: the clock is believed up to that time."""
+        with self._lock:
+            self._accepted_us = ahead_us
+
+    def now_us(self, *, head_us: int, clock_us: int, size: int) -> int:
+        """Ledger time for an append, given the head's last time and the clock under its lock."""
+        with self._lock:
+            return self._judge(head_us=head_us, clock_us=clock_us, remember=True)
+
+    def reading_us(self, *, head_us: int, clock_us: int) -> int:
+        """The same rule without the head's lock, for renewals and for what readers are shown."""
+        with self._lock:
+            return self._judge(head_us=head_us, clock_us=clock_us, remember=False)
+
+    def appended(self, *, time_us: int, size: int) -> None:
+        """The head now has that time."""
+        with self._lock:
+            self._base_us = self._monotonic_us()
+            self._base_head_us = time_us
+            self._base_size = size
+
+    def _judge(self, *, head_us: int, clock_us: int, remember: bool) -> int:
+        monotonic_us = self._monotonic_us()
+        if self._base_us < 0:
+            # A replica without a base takes the database's clock.
+            now_us = max(clock_us, head_us)
+            self._remember(monotonic_us, now_us)
+            return now_us
+        bridged_us = max(head_us, self._base_head_us + monotonic_us - self._base_us)
+        if clock_us < head_us:
+            self._alarm(clock_us - head_us, bridged_us)
+            return bridged_us
+        if clock_us > bridged_us + self._ahead_max_us and clock_us > self._accepted_us:
+            self._alarm(clock_us - bridged_us, bridged_us)
+            return bridged_us
+        now_us = max(clock_us, head_us)
+        if remember:
+            self._remember(monotonic_us, now_us)
+        return now_us
+
+    def _remember(self, monotonic_us: int, now_us: int) -> None:
+        self._base_us = monotonic_us
+        self._base_head_us = now_us
+
+    def _alarm(self, off_us: int, bridged_us: int) -> None:
+        self._on_alarm(ClockAlarm(off_us, bridged_us))

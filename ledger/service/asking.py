@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ledger.core.commands import Caller
-from ledger.core.ids import Tenant
 from ledger.limits import Limits
 
 
@@ -14,12 +12,12 @@ from ledger.limits import Limits
 class Asking:
     """One message's caller, trace and deadline, and the server's limits.
 
-    `deadline_ns` is on this process's monotonic clock. `key_index_secret` answers a tenant's secret
-    for keys that may not stand in entries (rules, section 5).
+    `deadline_ns` is on this process's monotonic clock. `key_index_secret` is the tenant's, for keys
+    that may not stand in entries (rules, section 5).
     """
 
     caller: Caller
     limits: Limits
-    key_index_secret: Callable[[Tenant], bytes]
+    key_index_secret: bytes = field(repr=False)
     trace: str = ""
     deadline_ns: int | None = None

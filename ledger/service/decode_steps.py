@@ -105,7 +105,7 @@ def _key(
         raise LimitPassed("key", f"has {len(given):,} bytes, at most {KEY_LENGTH_MAX} are allowed")
     if stands_as_given(given):
         return Key(given.decode("ascii")), b""
-    return given_key(given, secret=asking.key_index_secret(asking.caller.tenant)), given
+    return given_key(given, secret=asking.key_index_secret), given
 
 
 def start_step(message: pb.StartStepRequest, asking: Asking) -> StartStep:

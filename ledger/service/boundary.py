@@ -1,0 +1,218 @@
+"""The boundary of every call: who calls, until when, and how it ends.
+
+Everything that a call can end with becomes a status here, and nowhere else: what is wrong with the
+request, a refusal, trouble of the store, and, last, our own mistakes, which say nothing of
+themselves to the caller and everything to the log.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import grpc
+import structlog
+from google.rpc.status_pb2 import Status
+from grpc.aio import ServicerContext
+
+from ledger.core.commands import Caller
+from ledger.core.errors import Malformed
+from ledger.core.refusals import Reason
+from ledger.core.vocabulary import Role
+from ledger.failures import Failure, FailureKind
+from ledger.log_reading import NotThere
+from ledger.service import statuses
+from ledger.service.identity import Identity, NotAuthenticated
+from ledger.service.metrics import Metrics
+from ledger.store.errors import StoreError
+
+_TRACE: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACEPARENT: Final = "traceparent"
+_log: Final = structlog.get_logger("ledger.service")
+
+
+class Ended(Exception):
+    """The call ends with this status."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+@dataclass(slots=True)
+class Call:
+    """One call by an authenticated caller. `deadline_ns` is on this process's monotonic clock.
+
+    `facts` are logged with its end: counts and ids, never payloads.
+    """
+
+    method: str
+    caller: Caller
+    trace: str
+    deadline_ns: int | None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+Unary = Callable[[Call, bytes], Awaitable[bytes]]
+Streaming = Callable[[Call, bytes], AsyncIterator[bytes]]
+
+
+class Boundary:
+    """Wraps the methods of all services."""
+
+    def __init__(self, identity: Identity, metrics: Metrics) -> None:
+        self._identity = identity
+        self._metrics = metrics
+
+    def unary(
+        self, method: str, handle: Unary, *, roles: frozenset[Role] | None = None
+    ) -> grpc.RpcMethodHandler[bytes, bytes]:
+        """A call with one answer. `roles` None: the command decides for itself."""
+
+        async def call(octets: bytes, context: ServicerContext[bytes, bytes]) -> bytes:
+            started_ns = time.perf_counter_ns()
+            made: Call | None = None
+            try:
+                made = self._admit(method, context, roles)
+                answer = await self._guarded(handle(made, octets))
+            except Ended as ended:
+                self._note(method, made, ended.status, started_ns)
+                await _abort(context, ended.status)
+                raise  # abort has raised before this line is reached
+            self._note(method, made, None, started_ns)
+            return answer
+
+        return grpc.unary_unary_rpc_method_handler(call)
+
+    def streaming(
+        self, method: str, handle: Streaming, *, roles: frozenset[Role]
+    ) -> grpc.RpcMethodHandler[bytes, bytes]:
+        """A call with many answers."""
+
+        async def call(
+            octets: bytes, context: ServicerContext[bytes, bytes]
+        ) -> AsyncIterator[bytes]:
+            started_ns = time.perf_counter_ns()
+            made: Call | None = None
+            try:
+                made = self._admit(method, context, roles)
+                answers = handle(made, octets)
+                while True:
+                    try:
+                        answer = await self._guarded(anext(answers))
+                    except StopAsyncIteration:
+                        break
+                    yield answer
+            except Ended as ended:
+                self._note(method, made, ended.status, started_ns)
+                await _abort(context, ended.status)
+            self._note(method, made, None, started_ns)
+
+        return grpc.unary_stream_rpc_method_handler(call)
+
+    def _admit(
+        self, method: str, context: ServicerContext[bytes, bytes], roles: frozenset[Role] | None
+    ) -> Call:
+        metadata = context.invocation_metadata() or ()
+        try:
+            caller = self._identity.caller(metadata, context.auth_context)
+        except NotAuthenticated as fault:
+            raise Ended(_unauthenticated(fault)) from None
+        if roles is not None and roles.isdisjoint(caller.roles):
+            raise Ended(role_missing(roles))
+        remaining_s = context.time_remaining()
+        deadline_ns = None
+        if remaining_s is not None:
+            deadline_ns = time.monotonic_ns() + int(remaining_s * 1e9)
+        return Call(method, caller, _trace(metadata), deadline_ns)
+
+    async def _guarded(self, answering: Awaitable[bytes]) -> bytes:
+        try:
+            return await answering
+        except (Ended, StopAsyncIteration):
+            raise
+        except Malformed as fault:
+            raise Ended(statuses.malformed_status(fault)) from None
+        except NotThere as fault:
+            raise Ended(_not_there(fault)) from None
+        except StoreError as fault:
+            _log.warning("store trouble while reading", fault=type(fault).__name__)
+            failure = Failure(FailureKind.STORE_UNAVAILABLE, 1_000)
+            raise Ended(statuses.failure_status(failure)) from fault
+        except Exception as fault:
+            _log.exception("a call met a fault of the server's own")
+            raise Ended(_own_fault()) from fault
+
+    def _note(self, method: str, call: Call | None, status: Status | None, started_ns: int) -> None:
+        elapsed_ns = time.perf_counter_ns() - started_ns
+        code = "OK" if status is None else statuses.code_of(status).name
+        self._metrics.ended(method, code, elapsed_ns / 1e9)
+        if status is None:
+            write = _log.debug
+        else:
+            write = _log.error if code in ("INTERNAL", "DATA_LOSS") else _log.info
+        write(
+            "call",
+            method=method,
+            principal=call.caller.principal if call else "",
+            tenant=call.caller.tenant if call else "",
+            code=code,
+            reason=statuses.reason_of(status) if status is not None else "",
+            ms=round(elapsed_ns / 1e6, 3),
+            **(call.facts if call else {}),
+        )
+
+
+async def _abort(context: ServicerContext[bytes, bytes], status: Status) -> None:
+    details = ((statuses.DETAILS_KEY, status.SerializeToString()),)
+    await context.abort(statuses.code_of(status), status.message, details)
+
+
+def _trace(metadata: Any) -> str:
+    for name, value in metadata:
+        if name == _TRACEPARENT and isinstance(value, str) and _TRACE.fullmatch(value):
+            return value
+    return ""
+
+
+def _unauthenticated(fault: NotAuthenticated) -> Status:
+    return statuses.make_status(
+        grpc.StatusCode.UNAUTHENTICATED,
+        "UNAUTHENTICATED",
+        f"{fault} Nothing was done. Send a token of this server as 'authorization: Bearer TOKEN'.",
+        {"durability": statuses.NOT_COMMITTED},
+    )
+
+
+def role_missing(roles: frozenset[Role]) -> Status:
+    """The credential's principal has none of these roles."""
+    wanted = ", ".join(sorted(roles))
+    return statuses.make_status(
+        grpc.StatusCode.PERMISSION_DENIED,
+        Reason.ROLE_MISSING.name,
+        f"The principal behind the credential has none of the roles that allow this: {wanted}. "
+        "Nothing was done. Use another credential, or ask an operator for the role.",
+        {"durability": statuses.NOT_COMMITTED, "roles": wanted},
+    )
+
+
+def _not_there(fault: NotThere) -> Status:
+    return statuses.make_status(
+        grpc.StatusCode.NOT_FOUND,
+        "NOT_FOUND",
+        f"{fault} Nothing was changed.",
+        {"durability": statuses.NOT_COMMITTED},
+    )
+
+
+def _own_fault() -> Status:
+    return statuses.make_status(
+        grpc.StatusCode.INTERNAL,
+        "INTERNAL",
+        "The server met a fault of its own. Whether anything was appended is not known. Send the "
+        "same request again with the same request id; if it stays, ask an operator for the log.",
+        {"durability": statuses.MAYBE_COMMITTED},
+    )

@@ -1,0 +1,31 @@
+"""The server's own log lines: structured, on standard error, never with payloads or tokens."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, Literal
+
+import structlog
+
+
+def configure_logs(*, form: Literal["auto", "json", "console"], level: str) -> None:
+    """Sets the form of every log line: `auto` is console on a terminal, else JSON, one object a
+    line. Lines below `level` cost nothing."""
+    console = form == "console" or (form == "auto" and sys.stderr.isatty())
+    renderer: Any = structlog.processors.JSONRenderer()
+    if console:
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    processors: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if not console:
+        processors.append(structlog.processors.dict_tracebacks)
+    structlog.configure(
+        processors=[*processors, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )

@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from ledger.client import calls, methods, requests
+from ledger.client import calls, methods, requests, review_requests
 from ledger.client.aio_run import AsyncRun
 from ledger.client.aio_wire import AioWire
 from ledger.client.calls import Command, CommandResult, Page
 from ledger.client.credentials import TOKEN_ID, Tls, endpoint
 from ledger.client.flow import Flow, Settings
+from ledger.client.lease_core import LEASE_S, RunOptions
 from ledger.client.payloads import ABSENT, Absent, Content
-from ledger.client.run_core import LEASE_S, RunCore, RunOptions
+from ledger.client.run_core import RunCore
 from ledger.client.values import (
     Appended,
     CancelAsked,
@@ -186,7 +187,7 @@ class AsyncLedger:
 
         `supersedes_index` is the index of the decision that this one replaces.
         """
-        request = requests.reconcile(
+        request = review_requests.reconcile(
             run=unknown.run,
             step=unknown.step,
             verdict=verdict,
@@ -204,7 +205,7 @@ class AsyncLedger:
         self, *, tool: str, tool_version: str, effect_class: EffectClass, reason: str
     ) -> Appended:
         """Permit a weaker class for a tool's version (admin)."""
-        request = requests.allow_downgrade(
+        request = review_requests.allow_downgrade(
             tool=tool,
             tool_version=tool_version,
             effect_class=effect_class,

@@ -64,6 +64,7 @@ class AsyncRun(RunView):
         finally:
             if self._renewal is not None:
                 self._renewal.cancel()
+                await asyncio.wait({self._renewal})
 
     async def plan(self, steps: Sequence[Step], *, best_effort: bool = False) -> Planned:
         """Plan steps, all or none; equal steps that were planned before are answered, not
@@ -183,14 +184,14 @@ class AsyncRun(RunView):
 
     async def _renew(self) -> None:
         while True:
-            await asyncio.sleep(self._core.renewal_pause_s)
+            await asyncio.sleep(self._core.lease.renewal_pause_s)
             try:
-                if not await self._wire.drive(self._core.renew()):
+                if not await self._wire.drive(self._core.lease.renew()):
                     return
             except (RunNotDriven, ForkedProcess):
                 return
             except LedgerError as error:
-                self._core.lease_lost = error
+                self._core.lease.lost = error
                 return
 
 
@@ -246,9 +247,10 @@ class AsyncEffect(EffectView):
     ) -> None:
         """Record what leaving proves, if the body did not report."""
         overrun: DeadlineOverrun | None = None
-        if self._alarm is not None:
+        alarm, self._alarm = self._alarm, None
+        if alarm is not None:
             try:
-                await self._alarm.__aexit__(kind, error, trace)
+                await alarm.__aexit__(kind, error, trace)
             except TimeoutError:
                 overrun = DeadlineOverrun(run=self._run.run, step=self._step)
         await self._wire.drive_through(self.begun.leave(overrun or error))

@@ -34,6 +34,10 @@ class Limits:
     page_max: int = 1_000
 
 
+DEFAULT_LIMITS: Final = Limits()
+"""The limits of a server whose settings were left alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checks:
     """Collects faults field by field; `finish` raises them together."""

@@ -244,7 +244,7 @@ class EffectCore:
         if isinstance(self.directive, Unrecorded):
             return None
         execute = self.require_executing()
-        self.run.require_own_process()
+        self.run.lease.require_own_process()
         return Attempt(self.run.run, self.step, execute.attempt, execute.token)
 
     def _drop(self) -> Flow[Report]:
@@ -308,7 +308,7 @@ class EffectCore:
         else:
             marked = yield from answered(settings, methods.MARK_UNKNOWN, request, policy=policy)
             report = decode.marked_of(marked.message)
-        self.run.note_cancel(report.cancel_requested)
+        self.run.lease.note_cancel(report.cancel_requested)
         return report
 
     def _judge(

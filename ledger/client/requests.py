@@ -14,16 +14,13 @@ from dataclasses import dataclass, field
 from google.protobuf.duration_pb2 import Duration
 
 from ledger.client import checks
-from ledger.client.checks import Checks, Limits
-from ledger.client.payloads import ABSENT, Absent, Content, Payload, payload_from
+from ledger.client.checks import DEFAULT_LIMITS, Checks, Limits
+from ledger.client.payloads import ABSENT, Absent, Content, payload_from
 from ledger.client.process import Process
-from ledger.client.words import EffectClass, Outcome, RunStatus, Verdict
+from ledger.client.words import EffectClass, Outcome, RunStatus
 from ledger.core import ids
-from ledger.v1 import review_service_pb2 as reviews
 from ledger.v1 import run_service_pb2 as runs
 from ledger.v1 import types_pb2 as types
-
-_DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,7 @@ def open_run(
     labels: Mapping[str, str] | None = None,
     subject: str = "",
     receipt: bool = False,
-    limits: Limits = _DEFAULT_LIMITS,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> runs.OpenRunRequest:
     """OpenRun: of an existing run with equal content it answers the run and appends nothing."""
     check = Checks(limits)
@@ -105,7 +102,7 @@ def open_run(
 
 
 def acquire_lease(
-    run: str, *, holder: str, process: Process, ttl_s: float, limits: Limits = _DEFAULT_LIMITS
+    run: str, *, holder: str, process: Process, ttl_s: float, limits: Limits = DEFAULT_LIMITS
 ) -> runs.AcquireLeaseRequest:
     """AcquireLease for this process."""
     check = Checks(limits)
@@ -133,7 +130,7 @@ def renew_lease(driving: Driving, *, ttl_s: float) -> runs.RenewLeaseRequest:
 
 
 def release_lease(
-    driving: Driving, *, stop_reason: str, limits: Limits = _DEFAULT_LIMITS
+    driving: Driving, *, stop_reason: str, limits: Limits = DEFAULT_LIMITS
 ) -> runs.ReleaseLeaseRequest:
     """ReleaseLease: started writes become UNKNOWN at once."""
     check = Checks(limits)
@@ -148,7 +145,7 @@ def release_lease(
 
 
 def break_lease(
-    run: str, *, reason: str, limits: Limits = _DEFAULT_LIMITS
+    run: str, *, reason: str, limits: Limits = DEFAULT_LIMITS
 ) -> runs.BreakLeaseRequest:
     """BreakLease (admin)."""
     check = Checks(limits)
@@ -163,7 +160,7 @@ def plan_steps(
     steps: Sequence[Step],
     *,
     receipt: bool = False,
-    limits: Limits = _DEFAULT_LIMITS,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> runs.PlanStepsRequest:
     """PlanSteps, all or none."""
     check = Checks(limits)
@@ -188,7 +185,7 @@ def start_step(
     tool_version: str,
     timeout_s: float | None = None,
     receipt: bool = False,
-    limits: Limits = _DEFAULT_LIMITS,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> runs.StartStepRequest:
     """StartStep. `timeout_s` is the operation timeout; unset takes the server's (60 s)."""
     check = Checks(limits)
@@ -221,7 +218,7 @@ def complete_step(
     result: Content | Absent = ABSENT,
     external_reference: Content | Absent = ABSENT,
     receipt: bool = False,
-    limits: Limits = _DEFAULT_LIMITS,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> runs.CompleteStepRequest:
     """CompleteStep."""
     check = Checks(limits)
@@ -232,8 +229,8 @@ def complete_step(
         attempt=attempt.attempt,
         token=attempt.token,
         outcome=types.Outcome.ValueType(outcome),
-        result=_content(result, path="result", check=check),
-        external_reference=_content(external_reference, path="external_reference", check=check),
+        result=content_of(result, path="result", check=check),
+        external_reference=content_of(external_reference, path="external_reference", check=check),
         receipt=receipt,
     )
     check.finish()
@@ -245,7 +242,7 @@ def mark_unknown(
     *,
     cause: str,
     note: Content | Absent = ABSENT,
-    limits: Limits = _DEFAULT_LIMITS,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> runs.MarkUnknownRequest:
     """MarkUnknown."""
     check = Checks(limits)
@@ -257,14 +254,14 @@ def mark_unknown(
         attempt=attempt.attempt,
         token=attempt.token,
         cause=cause,
-        note=_content(note, path="note", check=check),
+        note=content_of(note, path="note", check=check),
     )
     check.finish()
     return request
 
 
 def withdraw_step(
-    driving: Driving, step: str, *, reason: str = "", limits: Limits = _DEFAULT_LIMITS
+    driving: Driving, step: str, *, reason: str = "", limits: Limits = DEFAULT_LIMITS
 ) -> runs.WithdrawStepRequest:
     """WithdrawStep, before any start."""
     check = Checks(limits)
@@ -291,7 +288,7 @@ def attach_evidence(
     token: int = 0,
     dropped: int = 0,
     outcome: Outcome = Outcome.UNSPECIFIED,
-    limits: Limits = _DEFAULT_LIMITS,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> runs.AttachEvidenceRequest:
     """AttachEvidence: facts about a step, or about the run where `step` is empty."""
     check = Checks(limits)
@@ -299,7 +296,9 @@ def attach_evidence(
     check.client_id(step, path="step", optional=True)
     check.any_id(kind, path="kind")
     check.count(evidence, path="evidence", least=0, most=checks.EVIDENCE_MAX)
-    items = [_content(item, path=f"evidence[{n}]", check=check) for n, item in enumerate(evidence)]
+    items = [
+        content_of(item, path=f"evidence[{n}]", check=check) for n, item in enumerate(evidence)
+    ]
     check.finish()
     return runs.AttachEvidenceRequest(
         request_id=new_request_id(),
@@ -315,7 +314,7 @@ def attach_evidence(
 
 
 def request_cancel(
-    run: str, *, reason: str = "", limits: Limits = _DEFAULT_LIMITS
+    run: str, *, reason: str = "", limits: Limits = DEFAULT_LIMITS
 ) -> runs.RequestCancelRequest:
     """RequestCancel: nothing more may start in the run."""
     check = Checks(limits)
@@ -326,7 +325,7 @@ def request_cancel(
 
 
 def close_run(
-    driving: Driving, *, status: RunStatus, reason: str = "", limits: Limits = _DEFAULT_LIMITS
+    driving: Driving, *, status: RunStatus, reason: str = "", limits: Limits = DEFAULT_LIMITS
 ) -> runs.CloseRunRequest:
     """CloseRun."""
     check = Checks(limits)
@@ -337,69 +336,7 @@ def close_run(
         run=driving.run,
         token=driving.token,
         process=driving.process.nonce,
-        status=runs_status(status),
-        reason=reason,
-    )
-
-
-def reconcile(
-    *,
-    run: str,
-    step: str,
-    verdict: Verdict,
-    expected_version: int,
-    reason_code: str,
-    reason: str = "",
-    evidence: Sequence[Content] = (),
-    result: Content | Absent = ABSENT,
-    supersedes_index: int | None = None,
-    limits: Limits = _DEFAULT_LIMITS,
-) -> reviews.ReconcileRequest:
-    """Reconcile. `supersedes_index` is the index of the decision that this one supersedes."""
-    check = Checks(limits)
-    check.client_id(run, path="run")
-    check.client_id(step, path="step")
-    check.any_id(reason_code, path="reason_code")
-    check.count(evidence, path="evidence", least=0, most=checks.EVIDENCE_MAX)
-    items = [_content(item, path=f"evidence[{n}]", check=check) for n, item in enumerate(evidence)]
-    words: Content | Absent = ABSENT
-    if reason:
-        words = _text_payload(reason, check=check)
-    request = reviews.ReconcileRequest(
-        request_id=new_request_id(),
-        run=run,
-        step=step,
-        verdict=reviews.Verdict.ValueType(verdict),
-        reason_code=reason_code,
-        reason=_content(words, path="reason", check=check),
-        evidence=[item for item in items if item is not None],
-        expected_version=expected_version,
-        supersedes_index_plus_one=0 if supersedes_index is None else supersedes_index + 1,
-        result=_content(result, path="result", check=check),
-    )
-    check.finish()
-    return request
-
-
-def allow_downgrade(
-    *,
-    tool: str,
-    tool_version: str,
-    effect_class: EffectClass,
-    reason: str,
-    limits: Limits = _DEFAULT_LIMITS,
-) -> reviews.AllowDowngradeRequest:
-    """AllowDowngrade (admin)."""
-    check = Checks(limits)
-    check.client_id(tool, path="tool")
-    check.any_id(tool_version, path="tool_version")
-    check.any_id(reason, path="reason")
-    check.finish()
-    return reviews.AllowDowngradeRequest(
-        request_id=new_request_id(),
-        tool=tool,
-        tool_version=tool_version,
-        effect_class=types.EffectClass.ValueType(effect_class),
+        status=types.RunStatus.ValueType(status),
         reason=reason,
     )
 
@@ -408,11 +345,6 @@ def duration(seconds: float) -> Duration:
     """A duration of the wire, to the nanosecond."""
     nanos = round(seconds * 1e9)
     return Duration(seconds=nanos // 1_000_000_000, nanos=nanos % 1_000_000_000)
-
-
-def runs_status(status: RunStatus) -> types.RunStatus.ValueType:
-    """A run's status, as the wire numbers it."""
-    return types.RunStatus.ValueType(status)
 
 
 def _planned(step: Step, *, path: str, check: Checks) -> runs.PlannedStep:
@@ -433,11 +365,12 @@ def _planned(step: Step, *, path: str, check: Checks) -> runs.PlannedStep:
         key=check.key(step.key, path=f"{path}.key"),
         after=step.after,
         supersedes=step.supersedes,
-        arguments=_content(step.arguments, path=f"{path}.arguments", check=check),
+        arguments=content_of(step.arguments, path=f"{path}.arguments", check=check),
     )
 
 
-def _content(content: Content | Absent, *, path: str, check: Checks) -> types.Payload | None:
+def content_of(content: Content | Absent, *, path: str, check: Checks) -> types.Payload | None:
+    """A payload of the wire, checked; None where there is none."""
     if isinstance(content, Absent):
         return None
     payload = check.payload(
@@ -446,11 +379,3 @@ def _content(content: Content | Absent, *, path: str, check: Checks) -> types.Pa
     return types.Payload(
         content=payload.content, media_type=payload.media_type, subject=payload.subject
     )
-
-
-def _text_payload(text: str, *, check: Checks) -> Payload:
-    try:
-        return Payload(text.encode("utf-8"), "text/plain;charset=utf-8")
-    except UnicodeEncodeError:
-        check.fault("reason", "holds a lone surrogate")
-        return Payload(b"", "text/plain;charset=utf-8")

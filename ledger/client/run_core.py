@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
 
-from ledger.client import decode, methods, process, requests
+from ledger.client import decode, methods, requests
 from ledger.client.effect_core import EffectCore, Unrecorded
 from ledger.client.errors import (
     AuditNotRecorded,
     DeadlinePassed,
-    ForkedProcess,
     HeldByAnother,
     InvalidRequest,
     LedgerError,
     LedgerUnavailable,
     OutcomeUnknown,
     Refused,
-    RunNotDriven,
     Violation,
 )
-from ledger.client.flow import Answered, Flow, Pause, Settings, answered
+from ledger.client.flow import Answered, Flow, Settings, answered
 from ledger.client.gaps import Gaps
+from ledger.client.lease_core import LeaseCore, RunOptions
 from ledger.client.payloads import Content
-from ledger.client.requests import Driving, Step
+from ledger.client.requests import Step
 from ledger.client.values import (
     Appended,
     Closed,
     EvidenceAttached,
     Execute,
     Held,
-    Lease,
     Planned,
     Refusal,
     Replay,
@@ -42,11 +39,6 @@ from ledger.client.values import (
 )
 from ledger.client.words import Durability, EffectClass, Outcome, RunStatus
 from ledger.v1 import run_service_pb2 as runs
-
-LEASE_S: Final = 30.0
-"""A lease's time to live unless asked otherwise, in seconds."""
-_HELD_PAUSE_S: Final = 0.5
-_RENEWALS_PER_TTL: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +52,6 @@ class Known:
     recorded: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How a run is taken. `open_request` is None where it must exist already."""
-
-    run: str
-    holder: str
-    ttl_s: float
-    wait_s: float
-    open_request: runs.OpenRunRequest | None
-
-
 class RunCore:
     """The state of one driven run, and the flows that change it."""
 
@@ -78,98 +59,29 @@ class RunCore:
         self.settings = settings
         self.run = options.run
         self.gaps = Gaps()
-        self.cancel_requested = False
+        self.lease = LeaseCore(settings, options)
         self.info: RunInfo | None = None
-        self.lease: Lease | None = None
-        self.lease_lost: LedgerError | None = None
         self.resumed: ResumeState | None = None
-        self._options = options
-        self._driving: Driving | None = None
-        self._taken_by: process.Process | None = None
-        self._lease_until_s = 0.0
+        self._open_request = options.open_request
         self._known: dict[str, Known] = {}
         self._unrecorded: dict[str, AuditNotRecorded] = {}
 
-    @property
-    def driving(self) -> bool:
-        """Whether the run was entered and not left yet."""
-        return self._driving is not None
-
-    @property
-    def lease_remaining_s(self) -> float:
-        """Seconds that the lease surely still lives, counted on our own clock."""
-        return self._lease_until_s - self.settings.clock()
-
-    @property
-    def renewal_pause_s(self) -> float:
-        """Seconds to wait before the next renewal."""
-        return self._options.ttl_s / _RENEWALS_PER_TTL
-
-    def require_driving(self) -> Driving:
-        """What driving calls carry. Raises `RunNotDriven`, and `ForkedProcess` in a forked
-        child.
-        """
-        if self._driving is None:
-            raise RunNotDriven(self.run)
-        self.require_own_process()
-        return self._driving
-
-    def require_own_process(self) -> None:
-        """Raise `ForkedProcess` where another process took the lease.
-
-        An attempt may still be reported after the run was left, but never from a forked child.
-        """
-        if self._taken_by is not None and self._taken_by != process.current():
-            raise ForkedProcess()
-
-    def note_cancel(self, requested: bool) -> None:
-        """Remember that the run was asked to cancel."""
-        self.cancel_requested = self.cancel_requested or requested
-
     def enter(self) -> Flow[None]:
         """Open the run (or find it), take its lease and, where it must exist, read its state."""
-        options = self._options
-        if options.open_request is not None:
-            opened = yield from answered(self.settings, methods.OPEN_RUN, options.open_request)
+        if self._open_request is not None:
+            opened = yield from answered(self.settings, methods.OPEN_RUN, self._open_request)
             self.info = decode.opened_of(opened.message).run
-        me = process.current()
-        request = requests.acquire_lease(
-            self.run,
-            holder=options.holder,
-            process=me,
-            ttl_s=options.ttl_s,
-            limits=self.settings.limits,
-        )
-        granted = yield from self._acquire(request)
-        lease = decode.lease_of(granted.message.lease)
-        self._driving = Driving(self.run, lease.token, me)
-        self._taken_by = me
-        self._take(lease, granted.sent_at_s)
-        self.note_cancel(granted.message.cancel_requested)
-        if options.open_request is None:
-            yield from self.resume_state()
-
-    def renew(self) -> Flow[bool]:
-        """Renew the lease once. False once it is lost for good; `lease_lost` says why."""
-        driving = self.require_driving()
-        request = requests.renew_lease(driving, ttl_s=self._options.ttl_s)
-        policy = replace(self.settings.retry, deadline_s=max(1.0, self.lease_remaining_s))
-        try:
-            renewed = yield from answered(
-                self.settings, methods.RENEW_LEASE, request, policy=policy
-            )
-        except LedgerUnavailable:
-            return True
-        except LedgerError as error:
-            self.lease_lost = error
-            return False
-        self._take(decode.lease_of(renewed.message.lease), renewed.sent_at_s)
-        self.note_cancel(renewed.message.cancel_requested)
-        return True
+        yield from self.lease.acquire()
+        if self._open_request is None:
+            try:
+                yield from self.resume_state()
+            except LedgerError as error:
+                yield from self.lease.release_quietly("state_not_read", error)
+                raise
 
     def plan(self, steps: Sequence[Step], *, best_effort: bool) -> Flow[Planned]:
         """Plan steps, all or none. Best effort is for READ_ONLY and PROPOSE only."""
-        driving = self.require_driving()
+        driving = self.lease.require_driving()
         if best_effort:
             self._require_harmless(steps)
         request = requests.plan_steps(driving, steps, limits=self.settings.limits)
@@ -181,20 +93,20 @@ class RunCore:
                 raise
             self.gaps.drop(len(steps))
             self._know(steps, recorded=False)
-            return Planned(None, ("",) * len(steps), self.cancel_requested)
+            return Planned(None, ("",) * len(steps), self.lease.cancel_requested)
         planned = decode.planned_of(answer.message)
         self._know(steps, recorded=True)
-        self.note_cancel(planned.cancel_requested)
+        self.lease.note_cancel(planned.cancel_requested)
         yield from self.report_gap()
         return planned
 
     def withdraw(self, step: str, *, reason: str) -> Flow[Appended]:
         """Take a planned step back before any start."""
         request = requests.withdraw_step(
-            self.require_driving(), step, reason=reason, limits=self.settings.limits
+            self.lease.require_driving(), step, reason=reason, limits=self.settings.limits
         )
         answer = yield from answered(self.settings, methods.WITHDRAW_STEP, request)
-        self.note_cancel(answer.message.cancel_requested)
+        self.lease.note_cancel(answer.message.cancel_requested)
         yield from self.report_gap()
         return decode.withdrawn_of(answer.message)
 
@@ -208,7 +120,7 @@ class RunCore:
             evidence=evidence,
             step=step,
             attempt=attempt,
-            token=self.require_driving().token,
+            token=self.lease.require_driving().token,
             outcome=outcome,
             limits=self.settings.limits,
         )
@@ -229,7 +141,7 @@ class RunCore:
         EXECUTE and REPLAY give an effect. HELD, UNKNOWN and REFUSED raise. Without an acknowledged
         EXECUTE nothing may run, best-effort reads excepted.
         """
-        driving = self.require_driving()
+        driving = self.lease.require_driving()
         known = self._known.get(step)
         effect = _EffectMaker(self, step, best_effort, nothing_sent)
         if best_effort:
@@ -256,7 +168,7 @@ class RunCore:
 
     def resume_state(self) -> Flow[ResumeState]:
         """The run with its steps and their exact bytes, all pages."""
-        driving = self.require_driving()
+        driving = self.lease.require_driving()
         steps: list[ResumeStep] = []
         page_token = ""
         while True:
@@ -277,14 +189,14 @@ class RunCore:
             self._known[step.step] = Known(step.info.tool_version, step.info.effect_class)
         self.info = state.run
         self.resumed = state
-        self.note_cancel(state.run.cancel_requested)
+        self.lease.note_cancel(state.run.cancel_requested)
         return state
 
     def close(self, status: RunStatus, *, reason: str) -> Flow[Closed]:
         """Close the run. COMPLETED is refused here while an outcome of this process is
         unrecorded.
         """
-        driving = self.require_driving()
+        driving = self.lease.require_driving()
         if status is RunStatus.COMPLETED:
             for unrecorded in self._unrecorded.values():
                 raise unrecorded
@@ -293,20 +205,16 @@ class RunCore:
         )
         yield from self.report_gap()
         answer = yield from answered(self.settings, methods.CLOSE_RUN, request)
-        self._driving = None
+        self.lease.ended()
         return decode.closed_of(answer.message)
 
     def stop(self, reason: str) -> Flow[Appended]:
         """Give the lease back and leave the run open, to be resumed. Started writes become
         UNKNOWN.
         """
-        request = requests.release_lease(
-            self.require_driving(), stop_reason=reason, limits=self.settings.limits
-        )
+        self.lease.require_driving()
         yield from self.report_gap()
-        answer = yield from answered(self.settings, methods.RELEASE_LEASE, request)
-        self._driving = None
-        return decode.released_of(answer.message)
+        return (yield from self.lease.release(reason))
 
     def leave(self, error: BaseException | None) -> Flow[None]:
         """Close the run COMPLETED if everything is recorded; else leave it open, to be resumed.
@@ -314,22 +222,22 @@ class RunCore:
         Only a clean end without unrecorded outcomes closes. An exception is a stop, not a failure
         of the run: the lease goes back and the run stays open. The caller re-raises `error` itself.
         """
-        if self._driving is None or self._driving.process != process.current():
+        if self.lease.driving is None or self.lease.is_of_another_process():
             return
         if error is None:
             try:
                 yield from self.close(RunStatus.COMPLETED, reason="")
             except LedgerError as fault:
-                yield from self._release_quietly(_stop_reason(fault), fault)
+                yield from self.lease.release_quietly(_stop_reason(fault), fault)
                 raise
         else:
-            yield from self._release_quietly(_stop_reason(error), error)
+            yield from self.lease.release_quietly(_stop_reason(error), error)
 
     def report_gap(self) -> Flow[None]:
         """Send the count of dropped records, if there is one. It stays counted until
         acknowledged.
         """
-        driving = self._driving
+        driving = self.lease.driving
         if driving is None:
             return
         report = self.gaps.report(run=self.run, token=driving.token)
@@ -358,29 +266,11 @@ class RunCore:
         self._unrecorded[step] = unrecorded
         return unrecorded
 
-    def _acquire(
-        self, request: runs.AcquireLeaseRequest
-    ) -> Flow[Answered[runs.AcquireLeaseResponse]]:
-        """Acquire, waiting up to `wait_s` for a holder to go. A refused try appended nothing."""
-        began_s = self.settings.clock()
-        while True:
-            try:
-                return (yield from answered(self.settings, methods.ACQUIRE_LEASE, request))
-            except HeldByAnother:
-                left_s = self._options.wait_s - (self.settings.clock() - began_s)
-                if left_s <= 0:
-                    raise
-            yield Pause(min(left_s, _HELD_PAUSE_S * (0.5 + self.settings.jitter())))
-
-    def _take(self, lease: Lease, sent_at_s: float) -> None:
-        self.lease = lease
-        self._lease_until_s = sent_at_s + lease.remaining_s
-
     def _directed(
         self, effect: _EffectMaker, answer: Answered[runs.StartStepResponse]
     ) -> Flow[EffectCore]:
         started = decode.started_of(answer.message)
-        self.note_cancel(started.cancel_requested)
+        self.lease.note_cancel(started.cancel_requested)
         match started.directive:
             case Execute() as execute:
                 made = effect.made(execute, answer.sent_at_s + execute.remaining_s)
@@ -406,20 +296,6 @@ class RunCore:
         except LedgerError as fault:
             self.recorded(made.step)
             late.add_note(f"and this was not recorded: {fault}")
-
-    def _release_quietly(self, reason: str, error: BaseException) -> Flow[None]:
-        """The lease goes back if the ledger can be told soon; else it runs out by itself."""
-        driving = self._driving
-        if driving is None:
-            return
-        self._driving = None
-        request = requests.release_lease(driving, stop_reason=reason)
-        try:
-            yield from answered(
-                self.settings, methods.RELEASE_LEASE, request, policy=self.settings.leaving
-            )
-        except LedgerError as fault:
-            error.add_note(f"and the lease was not given back: {fault}")
 
     def _know(self, steps: Sequence[Step], *, recorded: bool) -> None:
         for step in steps:
@@ -481,6 +357,8 @@ def _stop_reason(error: BaseException) -> str:
             return "outcome_unknown"
         case HeldByAnother():
             return "held_by_another"
+        case TimeoutError():
+            return "timeout"
         case Refused():
             return f"refused:{error.reason.name.lower()}"
         case Exception():

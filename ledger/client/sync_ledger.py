@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from ledger.client import calls, methods, requests
+from ledger.client import calls, methods, requests, review_requests
 from ledger.client.calls import Command, CommandResult, Page
 from ledger.client.credentials import TOKEN_ID, Tls, endpoint
 from ledger.client.flow import Flow, Settings
+from ledger.client.lease_core import LEASE_S, RunOptions
 from ledger.client.payloads import ABSENT, Absent, Content
-from ledger.client.run_core import LEASE_S, RunCore, RunOptions
+from ledger.client.run_core import RunCore
 from ledger.client.sync_run import Run
 from ledger.client.sync_wire import SyncWire
 from ledger.client.values import (
@@ -182,7 +183,7 @@ class Ledger:
 
         `supersedes_index` is the index of the decision that this one replaces.
         """
-        request = requests.reconcile(
+        request = review_requests.reconcile(
             run=unknown.run,
             step=unknown.step,
             verdict=verdict,
@@ -200,7 +201,7 @@ class Ledger:
         self, *, tool: str, tool_version: str, effect_class: EffectClass, reason: str
     ) -> Appended:
         """Permit a weaker class for a tool's version (admin)."""
-        request = requests.allow_downgrade(
+        request = review_requests.allow_downgrade(
             tool=tool,
             tool_version=tool_version,
             effect_class=effect_class,

@@ -321,14 +321,14 @@ class _Renewal(threading.Thread):
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        while not self._stopped.wait(self._core.renewal_pause_s):
+        while not self._stopped.wait(self._core.lease.renewal_pause_s):
             try:
-                if not self._wire.drive(self._core.renew()):
+                if not self._wire.drive(self._core.lease.renew()):
                     return
             except (RunNotDriven, ForkedProcess):
                 return
             except LedgerError as error:
-                self._core.lease_lost = error
+                self._core.lease.lost = error
                 return
             except ValueError:
                 return  # the channel was closed under us

@@ -31,19 +31,19 @@ class RunView:
     @property
     def token(self) -> int:
         """The lease's fencing token. Raises `RunNotDriven` outside the with block."""
-        return self._core.require_driving().token
+        return self._core.lease.require_driving().token
 
     @property
     def cancel_requested(self) -> bool:
         """Whether the run was asked to cancel: nothing more may start in it."""
-        return self._core.cancel_requested
+        return self._core.lease.cancel_requested
 
     @property
     def lease_lost(self) -> LedgerError | None:
         """Why the lease was lost, if a renewal was refused. What is started may still be
         reported.
         """
-        return self._core.lease_lost
+        return self._core.lease.lost
 
     @property
     def dropped(self) -> int:

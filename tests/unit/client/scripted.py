@@ -15,8 +15,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from ledger.client.errors import Violation
 from ledger.client.failures import Failure
 from ledger.client.flow import Action, Arrived, Event, Flow, Pause, Paused, Send, Settings
+from ledger.client.lease_core import RunOptions
 from ledger.client.requests import open_run
-from ledger.client.run_core import RunCore, RunOptions
+from ledger.client.run_core import RunCore
 from ledger.v1 import run_service_pb2 as runs
 from ledger.v1 import types_pb2 as types
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ledger.client import requests
+from ledger.client import requests, review_requests
 from ledger.client.checks import Limits
 from ledger.client.errors import InvalidRequest, Violation
 from ledger.client.flow import answered
@@ -74,10 +74,10 @@ BAD: dict[str, Callable[[], object]] = {
         kind="note",
         evidence=[1, {"a": object()}],  # type: ignore[dict-item]
     ),
-    "reason_code": lambda: requests.reconcile(
+    "reason_code": lambda: review_requests.reconcile(
         run="r1", step="s1", verdict=Verdict.EXECUTED, expected_version=1, reason_code=""
     ),
-    "reason": lambda: requests.reconcile(
+    "reason": lambda: review_requests.reconcile(
         run="r1",
         step="s1",
         verdict=Verdict.EXECUTED,
@@ -120,7 +120,8 @@ def test_a_key_for_a_class_that_takes_none_is_refused() -> None:
 
 @pytest.mark.parametrize("key", ["k" * 255, "é", b"\x00\xff", "x:mine"])
 def test_a_key_is_any_1_to_255_bytes(key: str | bytes) -> None:
-    plan(key=key)()
+    sent = requests.plan_steps(DRIVING, [Step("s1", "t", "1", key=key)]).steps[0].key
+    assert sent == (key if isinstance(key, bytes) else key.encode())
 
 
 def test_a_message_beyond_eight_mebibytes_names_its_largest_field() -> None:
@@ -176,7 +177,7 @@ def test_a_request_id_is_a_new_uuid7_for_each_call_and_sorts_by_time() -> None:
 
 
 def test_a_superseding_decision_names_index_zero_too() -> None:
-    request = requests.reconcile(
+    request = review_requests.reconcile(
         run="r1",
         step="s1",
         verdict=Verdict.NOT_EXECUTED,

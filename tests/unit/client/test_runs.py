@@ -18,8 +18,9 @@ from ledger.client.errors import (
     Refused,
     RunNotDriven,
 )
+from ledger.client.lease_core import RunOptions
 from ledger.client.requests import Step
-from ledger.client.run_core import RunCore, RunOptions
+from ledger.client.run_core import RunCore
 from ledger.client.values import UnknownStep
 from ledger.client.words import EffectClass, Outcome, RunStatus
 from ledger.v1 import run_service_pb2 as runs
@@ -60,8 +61,8 @@ def test_entering_opens_the_run_and_takes_the_lease_for_this_process() -> None:
     assert wire.names() == ["OpenRun", "AcquireLease"]
     asked = wire.last(runs.AcquireLeaseRequest)
     assert (asked.process, asked.holder) == (process.current().nonce, "shop")
-    assert core.require_driving().token == 3
-    assert core.lease_remaining_s == 30.0
+    assert core.lease.require_driving().token == 3
+    assert core.lease.remaining_s == 30.0
 
 
 def test_a_held_lease_is_waited_for_with_the_same_request() -> None:
@@ -81,7 +82,7 @@ def test_a_lease_held_beyond_the_wait_raises_with_its_holder() -> None:
     core = RunCore(wire.settings(), RunOptions("r1", "shop", 30.0, 0.0, None))
     with pytest.raises(HeldByAnother, match="'other'"):
         wire.drive(core.enter(), refused("LEASE_HELD", run="r1", holder="other"))
-    assert not core.driving
+    assert core.lease.driving is None
 
 
 def test_a_clean_end_closes_the_run_completed() -> None:
@@ -90,7 +91,7 @@ def test_a_clean_end_closes_the_run_completed() -> None:
     wire.drive(core.leave(None), CLOSED)
     assert wire.last(runs.CloseRunRequest).status == types.RUN_STATUS_COMPLETED
     with pytest.raises(RunNotDriven):
-        core.require_driving()
+        core.lease.require_driving()
 
 
 @pytest.mark.parametrize(
@@ -161,27 +162,27 @@ def test_a_run_closed_by_hand_is_left_alone_at_the_end() -> None:
 def test_a_refused_renewal_loses_the_lease_and_an_outage_does_not() -> None:
     wire = Wire()
     core = entered(wire)
-    assert wire.drive(core.renew(), After(31, lost()))
-    assert core.lease_lost is None
-    assert not wire.drive(core.renew(), refused("STALE_LEASE"))
-    assert isinstance(core.lease_lost, Refused)
+    assert wire.drive(core.lease.renew(), After(31, lost()))
+    assert core.lease.lost is None
+    assert not wire.drive(core.lease.renew(), refused("STALE_LEASE"))
+    assert isinstance(core.lease.lost, Refused)
 
 
 def test_a_renewal_counts_from_before_it_was_sent() -> None:
     wire = Wire()
     core = entered(wire)
     wire.now_s += 20
-    wire.drive(core.renew(), After(4, runs.RenewLeaseResponse(lease=lease(remaining_s=30))))
-    assert core.lease_remaining_s == 26.0
+    wire.drive(core.lease.renew(), After(4, runs.RenewLeaseResponse(lease=lease(remaining_s=30))))
+    assert core.lease.remaining_s == 26.0
 
 
 def test_a_cancel_request_is_remembered_whichever_answer_brings_it() -> None:
     wire = Wire()
     core = entered(wire)
     wire.drive(core.plan([READ], best_effort=False), PLANNED)
-    assert not core.cancel_requested
-    wire.drive(core.renew(), runs.RenewLeaseResponse(lease=lease(), cancel_requested=True))
-    assert core.cancel_requested
+    assert not core.lease.cancel_requested
+    wire.drive(core.lease.renew(), runs.RenewLeaseResponse(lease=lease(), cancel_requested=True))
+    assert core.lease.cancel_requested
 
 
 def dropping(wire: Wire) -> RunCore:
@@ -307,7 +308,7 @@ def test_resuming_reads_every_page_and_sorts_the_steps() -> None:
     assert [step.step for step in state.settled] == ["done", "read", "failed"]
     assert state.ready[0].arguments.content == b'{"order":1}'
     assert wire.last(runs.GetResumeStateRequest).page_token == "2"
-    assert core.cancel_requested
+    assert core.lease.cancel_requested
     effect = core.start("open", version=None, timeout_s=None, best_effort=False, nothing_sent=())
     wire.drive(effect, executing())
     assert wire.last(runs.StartStepRequest).tool_version == "7"
@@ -323,7 +324,7 @@ def in_a_child(check: str, core: RunCore) -> str:
             if check == "nonce":
                 said = process.current().nonce.encode()
             elif check == "drive":
-                core.require_driving()
+                core.lease.require_driving()
             elif check == "leave":
                 said = b"sent" if list(core.leave(None)) else b"left alone"
         except LedgerError as error:

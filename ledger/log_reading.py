@@ -46,16 +46,25 @@ class NotThere(LookupError):
     """The tenant's log has no such entry, run, request or payload. Says which."""
 
 
+class AccessNotRecorded(RuntimeError):
+    """The reading of a payload cannot be recorded, so it does not happen (contract, section 10)."""
+
+
+class NotSigning(RuntimeError):
+    """This server may not sign for that log: no key, no mark, or a history that was rewound."""
+
+
 class Signing(Protocol):
     """The tenant's signer."""
 
     def checkpoint(self, log: Log) -> PublishedCheckpoint:
-        """A signed checkpoint that includes everything acknowledged before the call."""
+        """A signed checkpoint that includes everything acknowledged before the call. Raises
+        `NotSigning`."""
 
 
 AccessRecord = Callable[[Caller, Log, int, str], None]
 """Records in the tenant's access log that a payload (entry index, payload id) is about to be
-disclosed. Durable when it returns; if it raises, nothing is disclosed."""
+disclosed. Durable when it returns; if it raises `AccessNotRecorded`, nothing is disclosed."""
 
 
 class LogReader:

@@ -9,7 +9,7 @@ import ipaddress
 from dataclasses import fields
 from pathlib import Path
 from typing import Literal, Self
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -66,27 +66,31 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     # Limits (contract, section 12)
-    payload_bytes_max: int = Field(_LIMITS.payload_bytes_max, ge=1, le=64 << 20)
-    message_bytes_max: int = Field(_LIMITS.message_bytes_max, ge=64 << 10, le=256 << 20)
-    commands_max: int = Field(_LIMITS.commands_max, ge=1, le=10_000)
-    steps_max: int = Field(_LIMITS.steps_max, ge=1, le=4_000)
-    after_max: int = Field(_LIMITS.after_max, ge=0, le=64)
-    evidence_max: int = Field(_LIMITS.evidence_max, ge=1, le=32)
-    labels_max: int = Field(_LIMITS.labels_max, ge=0, le=16)
-    page_max: int = Field(_LIMITS.page_max, ge=1, le=10_000)
-    page_default: int = Field(_LIMITS.page_default, ge=1, le=10_000)
-    streams_max: int = Field(_LIMITS.streams_max, ge=1, le=10_000)
-    requests_max: int = Field(_LIMITS.requests_max, ge=1, le=100_000)
+    payload_bytes_max: int = Field(default=_LIMITS.payload_bytes_max, ge=1, le=64 << 20)
+    message_bytes_max: int = Field(default=_LIMITS.message_bytes_max, ge=64 << 10, le=256 << 20)
+    commands_max: int = Field(default=_LIMITS.commands_max, ge=1, le=10_000)
+    steps_max: int = Field(default=_LIMITS.steps_max, ge=1, le=4_000)
+    after_max: int = Field(default=_LIMITS.after_max, ge=0, le=64)
+    evidence_max: int = Field(default=_LIMITS.evidence_max, ge=1, le=32)
+    labels_max: int = Field(default=_LIMITS.labels_max, ge=0, le=16)
+    page_max: int = Field(default=_LIMITS.page_max, ge=1, le=10_000)
+    page_default: int = Field(default=_LIMITS.page_default, ge=1, le=10_000)
+    streams_max: int = Field(default=_LIMITS.streams_max, ge=1, le=10_000)
+    requests_max: int = Field(default=_LIMITS.requests_max, ge=1, le=100_000)
 
     # Time
-    reading_threads: int = Field(4, ge=1, le=64)
-    drain_ms_max: int = Field(20_000, ge=0, le=600_000)
-    """How long a stopping server works off what it accepted."""
-    check_ms: int = Field(5_000, ge=100, le=600_000)
+    reading_threads: int = Field(default=4, ge=1, le=64)
+    drain_ms_max: int = Field(default=20_000, ge=0, le=600_000)
+    """How long a stopping server takes reports of started work and works off what it accepted."""
+    drain_quiet_ms: int = Field(default=500, ge=0, le=60_000)
+    """A stopping server ends once no report came for so long."""
+    sweep_ms: int = Field(default=1_000, ge=10, le=3_600_000)
+    """How often it looks for runs whose holder is dead."""
+    check_ms: int = Field(default=5_000, ge=100, le=600_000)
     """How often the store is asked whether it still keeps its promises."""
-    poll_ms: int = Field(1_000, ge=10, le=60_000)
+    poll_ms: int = Field(default=1_000, ge=10, le=60_000)
     """How often watchers look without being woken."""
-    settle_margin_ms: int = Field(0, ge=0, le=604_800_000)
+    settle_margin_ms: int = Field(default=0, ge=0, le=604_800_000)
     """How long past an operation deadline `not_executed` stays refused."""
 
     @property
@@ -110,6 +114,16 @@ class Settings(BaseSettings):
         if self.store == "sqlite":
             return f"sqlite:{quote(str(self.data / 'ledger.db'))}"
         return self.postgres_dsn if self.store == "postgres" else self.store
+
+    def store_address(self) -> str:
+        """`store_url` with the password of `postgres_password_file` filled in. Holds a secret."""
+        if self.postgres_password_file is None:
+            return self.store_url
+        parts = urlsplit(self.store_url)
+        user, _, place = parts.netloc.rpartition("@")
+        password = self.postgres_password_file.read_text(encoding="utf-8").strip()
+        netloc = f"{user.partition(':')[0]}:{quote(password, safe='')}@{place}"
+        return urlunsplit(parts._replace(netloc=netloc))
 
     @model_validator(mode="after")
     def _agree(self) -> Self:

@@ -23,7 +23,7 @@ from ledger.core.errors import Malformed
 from ledger.core.refusals import Reason
 from ledger.core.vocabulary import Role
 from ledger.failures import Failure, FailureKind
-from ledger.log_reading import NotThere
+from ledger.log_reading import AccessNotRecorded, NotSigning, NotThere
 from ledger.service import statuses
 from ledger.service.identity import Identity, NotAuthenticated
 from ledger.service.metrics import Metrics
@@ -138,6 +138,10 @@ class Boundary:
             raise Ended(statuses.malformed_status(fault)) from None
         except NotThere as fault:
             raise Ended(_not_there(fault)) from None
+        except AccessNotRecorded as fault:
+            raise Ended(_not_served("ACCESS_NOT_RECORDED", fault)) from None
+        except NotSigning as fault:
+            raise Ended(_not_served("NOT_SIGNING", fault)) from None
         except StoreError as fault:
             _log.warning("store trouble while reading", fault=type(fault).__name__)
             failure = Failure(FailureKind.STORE_UNAVAILABLE, 1_000)
@@ -204,6 +208,15 @@ def _not_there(fault: NotThere) -> Status:
         grpc.StatusCode.NOT_FOUND,
         "NOT_FOUND",
         f"{fault} Nothing was changed.",
+        {"durability": statuses.NOT_COMMITTED},
+    )
+
+
+def _not_served(reason: str, fault: Exception) -> Status:
+    return statuses.make_status(
+        grpc.StatusCode.FAILED_PRECONDITION,
+        reason,
+        f"{fault} Nothing was handed out.",
         {"durability": statuses.NOT_COMMITTED},
     )
 

@@ -24,7 +24,7 @@ from ledger.service.boundary import Boundary, Call, Ended
 from ledger.service.faults import LimitPassed
 from ledger.service.seams import Submitting
 from ledger.service.streams import Streams
-from ledger.tenants import Tenants
+from ledger.tenants import Tenants, UnknownTenant
 from ledger.threads import Threads
 
 _Message = TypeVar("_Message", bound=Message)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import grpc
 import structlog
-from grpc.aio import Server
+from grpc.aio import Server, ServerInterceptor
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 
@@ -38,7 +38,7 @@ class Tls:
     client_ca: Path | None = None
 
 
-def make_server(house: House) -> Server:
+def make_server(house: House, *, interceptors: Sequence[ServerInterceptor] = ()) -> Server:
     """A server with the ledger's services; not yet bound or started.
 
     Beyond `requests_max` calls at once the transport answers RESOURCE_EXHAUSTED: nothing of such a
@@ -46,6 +46,7 @@ def make_server(house: House) -> Server:
     """
     limits = house.limits
     server = grpc.aio.server(
+        interceptors=interceptors,
         options=[
             ("grpc.max_receive_message_length", limits.message_bytes_max + HEADROOM_BYTES),
             ("grpc.max_send_message_length", -1),

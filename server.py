@@ -1,0 +1,282 @@
+"""The composition root: the whole house in one file, wired and started.
+
+    python -m server
+
+Settings come from the environment (`ledger/settings.py`). In order: store (migrated and checked),
+keys, tenants and their logs, principals, sequencer, readers, services, address. What cannot be
+promised stops the start with one sentence and status 1. SIGTERM and SIGINT drain, then end with 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+import orjson
+import structlog
+from pydantic import ValidationError
+
+from ledger.core.commands import Caller
+from ledger.core.errors import Malformed
+from ledger.core.ids import Origin, Tenant
+from ledger.core.log import Log
+from ledger.draining import Draining
+from ledger.keyring import KeyMissing, Keyring
+from ledger.log_reading import AccessNotRecorded, LogReader, NotSigning
+from ledger.principals import FILE_NAME, PrincipalsFile, make_embedded
+from ledger.reading import RunReader
+from ledger.sequencer import Sequencer, SequencerSettings
+from ledger.service.boundary import Boundary
+from ledger.service.calls import House
+from ledger.service.grpc_server import Health, Tls, bind, make_server
+from ledger.service.identity import Identity
+from ledger.service.jwt_tokens import JwtTokens
+from ledger.service.logs import configure_logs
+from ledger.service.metrics import Metrics
+from ledger.service.reflection import ReflectionDoor, add_reflection
+from ledger.service.streams import Streams
+from ledger.settings import Settings, host_of
+from ledger.store.errors import StoreError
+from ledger.store.inline import Projections
+from ledger.store.interface import Store, StoredHead
+from ledger.store.opening import open_store
+from ledger.store.tables import DATA_KEYS, TENANTS
+from ledger.sweep import Sweep
+from ledger.tenants import Tenants
+from ledger.threads import Threads
+from ledger.vault import Vault
+from ledger.views import PublishedCheckpoint
+from ledger.wakes import Wakes
+from projections.idempotency import IdempotencyRows
+from projections.leases import LeaseRows
+from projections.resume import ResumeRows
+from projections.unknowns import UnknownRows
+from projections.views import Views
+
+_log: Final = structlog.get_logger("server")
+
+
+class CannotStart(RuntimeError):
+    """What is promised could not be kept, so nothing was started. Says what to do."""
+
+
+def main() -> int:
+    """Runs the server until it is told to stop. 0: it was told; 1: it could not start or go on."""
+    try:
+        settings = Settings()
+    except ValidationError as faults:
+        for fault in faults.errors():
+            name = ".".join(str(part).upper() for part in fault["loc"])
+            sys.stderr.write(f"LEDGER_{name}: {fault['msg']}\n" if name else f"{fault['msg']}\n")
+        return 1
+    configure_logs(form=settings.log_format, level=settings.log_level)
+    try:
+        return asyncio.run(serve(settings))
+    except (CannotStart, KeyMissing, StoreError, Malformed, OSError) as fault:
+        sys.stderr.write(f"The ledger did not start: {fault}\n")
+        return 1
+
+
+async def serve(settings: Settings) -> int:
+    """Wires the house, serves, drains. Answers the process's exit status."""
+    ended = asyncio.Event()
+    broken: list[BaseException] = []
+    loop = asyncio.get_running_loop()
+
+    def stop_broken(fault: BaseException) -> None:
+        broken.append(fault)
+        loop.call_soon_threadsafe(ended.set)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    async with opened(settings, stop_broken) as address:
+        announce(settings, address)
+        await ended.wait()
+    if broken:
+        _log.error("stopped by a fault of the server's own", exc_info=broken[0])
+        return 1
+    return 0
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    settings: Settings, on_fatal: Callable[[BaseException], None]
+) -> AsyncIterator[str]:
+    """The whole house, from the store up; torn down in the opposite order. Gives the address."""
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    async with contextlib.AsyncExitStack() as stack:
+        store = open_store(settings.store_address())
+        stack.callback(store.close)
+        if settings.migrate:
+            store.migrate()
+        store.check()
+
+        vault = Vault(open_keys(settings, store))
+        tenants = Tenants(store, vault)
+        make_tenant(settings, tenants)
+        make_embedded(settings.data, tenant=settings.tenant)
+
+        claims, margin_us = IdempotencyRows(), settings.settle_margin_ms * 1_000
+        rows = ResumeRows()
+        sequencer = Sequencer(
+            store,
+            tenants,
+            vault,
+            Projections(rows, claims, (rows, LeaseRows(), claims, UnknownRows())),
+            SequencerSettings(settle_margin_us=margin_us),
+            on_fatal=on_fatal,
+        )
+        stack.callback(sequencer.drain, settings.drain_ms_max / 1_000)
+        draining = Draining(sequencer)
+
+        threads = Threads(count=settings.reading_threads, name="reading")
+        stack.callback(threads.close)
+        wakes = Wakes()
+        sequencer.watch(lambda log, size: wakes.wake())
+        stack.enter_context(store.watch(wakes.wake))
+
+        def now_us(log: Log, head: StoredHead) -> int:
+            clock_us = time.time_ns() // 1_000
+            return sequencer.time(log.tenant).reading_us(head_us=head.time_us, clock_us=clock_us)
+
+        identity = make_identity(settings)
+        metrics = Metrics()
+        house = House(
+            boundary=Boundary(identity, metrics),
+            submitting=draining,
+            tenants=tenants,
+            runs=RunReader(store=store, rows=Views(), claims=claims, vault=vault, now_us=now_us),
+            entries=LogReader(
+                store=store, vault=vault, signing=Unsigned(), record_access=no_access_log
+            ),
+            threads=threads,
+            streams=Streams(
+                most=settings.streams_max,
+                poll_s=settings.poll_ms / 1_000,
+                wakes=wakes,
+                metrics=metrics,
+            ),
+            limits=settings.limits,
+        )
+
+        def check() -> None:
+            store.check()
+            for tenant, kind in sequencer.broken().items():
+                raise CannotStart(f"the log of {tenant} takes no appends: {kind.value}")
+
+        server = make_server(
+            house, interceptors=[ReflectionDoor(identity)] if settings.reflection else []
+        )
+        health = Health(check, threads, period_s=settings.check_ms / 1_000)
+        health.register(server)
+        if settings.reflection:
+            add_reflection(server)
+        address = bound_address(settings, bind(server, settings.listen, tls_of(settings)))
+        if settings.metrics_listen:
+            port = int(settings.metrics_listen.rpartition(":")[2])
+            metrics.serve(host=host_of(settings.metrics_listen), port=port)
+        await server.start()
+        await health.look()
+
+        sweep = Sweep(store, tenants, sequencer, period_s=settings.sweep_ms / 1_000)
+        background = [asyncio.create_task(health.watch()), asyncio.create_task(sweep.run())]
+        try:
+            yield address
+        finally:
+            await health.stop()
+            draining.begin()
+            deadline_s = time.monotonic() + settings.drain_ms_max / 1_000
+            quiet_s = settings.drain_quiet_ms / 1_000
+            await draining.wait_quiet(for_s=quiet_s, until_s=deadline_s)
+            wakes.close()
+            await server.stop(max(0.1, deadline_s - time.monotonic()))
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+
+
+class Unsigned:
+    """Signs nothing yet."""
+
+    def checkpoint(self, log: Log) -> PublishedCheckpoint:
+        """Always raises."""
+        raise NotSigning("This server has no signing key.")
+
+
+def no_access_log(caller: Caller, log: Log, index: int, payload_id: str) -> None:
+    """Always raises: the access log is not kept yet, and what is not recorded is not disclosed."""
+    raise AccessNotRecorded(
+        "Reading payloads is recorded, and this server keeps no access log yet."
+    )
+
+
+def open_keys(settings: Settings, store: Store) -> Keyring:
+    """The key-encryption keys. Makes the first one where the store has nothing that needs one.
+
+    Beside a store with wrapped keys a missing key is never made anew: what it sealed would be lost.
+    """
+    folder = settings.keys_folder
+    try:
+        return Keyring.load(folder)
+    except KeyMissing:
+        with store.read() as reading:
+            kept = [
+                reading.page(table, equal={}, order=table.key, limit=1)
+                for table in (TENANTS, DATA_KEYS)
+            ]
+        if any(kept):
+            raise
+    Keyring.new(folder)
+    return Keyring.load(folder)
+
+
+def make_tenant(settings: Settings, tenants: Tenants) -> None:
+    """The tenant of the settings, made once; and every tenant's secret opens with these keys."""
+    tenant = Tenant(settings.tenant)
+    if settings.origin and tenant not in {log.tenant for log in tenants.all()}:
+        tenants.new(tenant, Origin(settings.origin))
+    tenants.ensure(tenant)
+    tenants.all()
+
+
+def make_identity(settings: Settings) -> Identity:
+    """Who may call: the principals file, and JWTs where an issuer is set."""
+    tokens = None
+    if settings.jwt_keys is not None:
+        tokens = JwtTokens(
+            issuer=settings.jwt_issuer, audience=settings.jwt_audience, keys=settings.jwt_keys
+        )
+    return Identity(PrincipalsFile(settings.data / FILE_NAME), tokens)
+
+
+def tls_of(settings: Settings) -> Tls | None:
+    """The server's certificate, where there is one."""
+    if settings.tls_certificate is None or settings.tls_private_key is None:
+        return None
+    return Tls(settings.tls_certificate, settings.tls_private_key, settings.tls_client_ca)
+
+
+def bound_address(settings: Settings, port: int) -> str:
+    """`host:port` with the port that was got, where 0 was asked for."""
+    return f"{settings.listen.rpartition(':')[0]}:{port}"
+
+
+def announce(settings: Settings, address: str) -> None:
+    """One line for people, and a file for programs that wait for it."""
+    sys.stdout.write(f"The ledger serves on {address}; tokens are in {settings.data / 'tokens'}\n")
+    sys.stdout.flush()
+    if settings.ready_file is not None:
+        ready = {"address": address, "pid": os.getpid()}
+        partial = settings.ready_file.with_name(f".{settings.ready_file.name}.{os.getpid()}")
+        partial.write_bytes(orjson.dumps(ready) + b"\n")
+        partial.replace(settings.ready_file)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

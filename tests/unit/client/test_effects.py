@@ -62,7 +62,9 @@ def begun(
     return wire.drive(starting(core, nothing_sent=nothing_sent), answer or executing())
 
 
-def replaying(outcome: str = "SUCCEEDED", *, content: bytes | None = b'{"ok":1}') -> Answer:
+def replaying(
+    outcome: str = "SUCCEEDED", *, content: bytes | None = b'{"ok":1}'
+) -> runs.StartStepResponse:
     stored = types.StoredPayload(availability=types.AVAILABILITY_NONE)
     if content is not None:
         stored = types.StoredPayload(availability=types.AVAILABILITY_PRESENT, content=content)
@@ -105,9 +107,13 @@ def test_a_replayed_failure_is_raised_again_with_its_result() -> None:
     assert caught.value.result == "no funds"
 
 
-def test_a_replay_without_its_result_raises() -> None:
+@pytest.mark.parametrize("stored", [None, types.StoredPayload()])
+def test_a_replay_without_its_result_raises(stored: types.StoredPayload | None) -> None:
+    answer = replaying(content=None)
+    if stored is not None:
+        answer.replay.result.CopyFrom(stored)
     with pytest.raises(ResultUnavailable, match="NONE"):
-        begun(Wire(), replaying(content=None)).replayed_value()
+        begun(Wire(), answer).replayed_value()
 
 
 @pytest.mark.parametrize(

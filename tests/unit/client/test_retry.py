@@ -87,6 +87,12 @@ def test_no_pause_reaches_beyond_the_deadline(tries: int, elapsed_s: float, jitt
     assert 0 <= policy.try_timeout_s(elapsed_s=elapsed_s) <= policy.try_s
 
 
+def test_a_pause_that_would_pass_the_deadline_is_not_begun() -> None:
+    asked = failure_of_status(status_of(Code.RESOURCE_EXHAUSTED, info("OVERLOADED"), retry_info(2)))
+    assert RetryPolicy().after(asked, tries=1, elapsed_s=28.1, jitter=0.0) == GiveUp()
+    assert RetryPolicy().after(asked, tries=1, elapsed_s=27.9, jitter=0.0) == Wait(2.0)
+
+
 def test_every_try_sends_the_same_bytes_with_the_same_request_id() -> None:
     wire = Wire()
     request = requests.open_run("r1")

@@ -168,6 +168,19 @@ def test_a_refused_renewal_loses_the_lease_and_an_outage_does_not() -> None:
     assert isinstance(core.lease.lost, Refused)
 
 
+def test_a_renewal_that_crosses_the_release_is_no_loss() -> None:
+    wire = Wire()
+    core = entered(wire)
+    crossing = core.lease.renew()
+    next(crossing)
+    wire.drive(core.stop("waiting"), RELEASED)
+    with pytest.raises(StopIteration):
+        crossing.send(refused("LEASE_EXPIRED"))
+    assert core.lease.lost is None
+    with pytest.raises(RunNotDriven):
+        core.lease.require_driving()
+
+
 def test_a_renewal_counts_from_before_it_was_sent() -> None:
     wire = Wire()
     core = entered(wire)
@@ -229,6 +242,28 @@ def test_a_read_whose_start_is_not_acknowledged_runs_and_is_counted() -> None:
         After(3, lost()),
     )
     assert effect.executing
+    assert core.gaps.unreported == 1
+
+
+def test_each_step_of_a_dropped_plan_is_counted() -> None:
+    wire = Wire()
+    core = entered(wire)
+    other = Step("s2", "lookup", "1", effect_class=EffectClass.PROPOSE)
+    planned = wire.drive(core.plan([READ, other], best_effort=True), After(3, lost()))
+    assert planned.keys == ("", "")
+    assert core.gaps.unreported == 2
+
+
+def test_a_best_effort_report_is_given_up_after_two_seconds() -> None:
+    wire = Wire()
+    core = entered(wire)
+    wire.drive(core.plan([READ], best_effort=True), PLANNED)
+    effect = wire.drive(
+        core.start("s1", version=None, timeout_s=None, best_effort=True, nothing_sent=()),
+        executing(key=""),
+    )
+    report = wire.drive(effect.complete(Outcome.SUCCEEDED), After(2, lost()))
+    assert report.append is None
     assert core.gaps.unreported == 1
 
 

@@ -17,7 +17,7 @@ from ledger.core.errors import InvariantViolation
 from ledger.store import postgres_texts as texts
 from ledger.store import statements
 from ledger.store.asking import asked_keys, asked_page, asked_update
-from ledger.store.errors import HeadMissing, StoreUnavailable, WrongSchema
+from ledger.store.errors import DuplicateRow, HeadMissing, StoreUnavailable, WrongSchema
 from ledger.store.interface import StoredHead
 from ledger.store.migrate import Migration, apply_missing, known_migrations, missing_migrations
 from ledger.store.postgres_arrays import arrays_of
@@ -236,6 +236,8 @@ class PostgresStore:
 
     def check(self) -> None:
         """See `Store.check`. Asks on a new connection, which reads every setting back."""
+        if self._closed:
+            raise StoreUnavailable("the store was closed")
         connection = PostgresConnection(self._target, self._settings)
         try:
             applied = _applied(connection)
@@ -293,6 +295,16 @@ class PostgresStore:
         return connection.script("begin read", texts.begin_read(self._settings))
 
     def _make_migrations_table(self) -> None:
+        # Two that make it at once meet in the catalogue; whoever lost finds it there next time.
+        for attempts_left in (1, 0):
+            try:
+                self._try_to_make_migrations_table()
+                return
+            except DuplicateRow:
+                if not attempts_left:
+                    raise
+
+    def _try_to_make_migrations_table(self) -> None:
         with self._transaction(self._others, self._begin_change) as (connection, _):
             connection.script("migrate", texts.MAKE_MIGRATIONS_TABLE)
             connection.script("migrate", texts.MAKE_MIGRATIONS_LOCK)

@@ -229,6 +229,8 @@ def _translated(error: psycopg.Error) -> StoreError | InvariantViolation:
     match error:
         case pg.UniqueViolation():
             return DuplicateRow(f"duplicate of {error.diag.constraint_name}")
+        case pg.DuplicateTable():
+            return DuplicateRow(_said(error))  # in the catalogue
         case pg.UndefinedTable() | pg.UndefinedColumn():
             return WrongSchema(f"{error.diag.message_primary}; was the database migrated?")
         case psycopg.IntegrityError():

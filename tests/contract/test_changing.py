@@ -8,7 +8,7 @@ import pytest
 
 from ledger.core.errors import InvariantViolation
 from ledger.store.errors import DuplicateRow
-from ledger.store.interface import Store
+from ledger.store.interface import Changing, Store
 from ledger.store.tables import (
     DATA_KEYS,
     ENTRIES,
@@ -48,7 +48,9 @@ def test_a_lease_is_renewed_only_while_it_lives(store: Store) -> None:
     assert renew(token=7, now_us=99) == 1
     assert renew(token=7, now_us=149) == 0
     assert renew(token=6, now_us=100) == 0
-    assert _all(store, LEASES) == [row(LEASES, 1, tenant="t", run="r", token=7, ended="", expires_us=149)]
+    assert _all(store, LEASES) == [
+        row(LEASES, 1, tenant="t", run="r", token=7, ended="", expires_us=149)
+    ]
 
 
 def test_an_update_counts_every_row_it_changes(store: Store) -> None:
@@ -62,7 +64,12 @@ def test_an_update_counts_every_row_it_changes(store: Store) -> None:
 def test_an_update_can_set_and_ask_for_null(store: Store) -> None:
     with store.change() as changing:
         changing.insert(DATA_KEYS, [row(DATA_KEYS, 1, open=1, destroyed_idx=None)])
-        assert changing.update(DATA_KEYS, {"open": 0, "destroyed_idx": 3}, equal={"destroyed_idx": None}) == 1
+        assert (
+            changing.update(
+                DATA_KEYS, {"open": 0, "destroyed_idx": 3}, equal={"destroyed_idx": None}
+            )
+            == 1
+        )
         assert changing.update(DATA_KEYS, {"destroyed_idx": None}, equal={"destroyed_idx": 3}) == 1
     assert _all(store, DATA_KEYS) == [row(DATA_KEYS, 1, open=0, destroyed_idx=None)]
 
@@ -70,9 +77,13 @@ def test_an_update_can_set_and_ask_for_null(store: Store) -> None:
 def test_an_update_that_makes_a_duplicate_takes_everything_back(store: Store) -> None:
     with store.change() as changing:
         changing.insert(SUBJECTS, [row(SUBJECTS, 1, tenant="t"), row(SUBJECTS, 2, tenant="t")])
-    with pytest.raises(DuplicateRow), store.change() as changing:
+
+    def write(changing: Changing) -> None:
         changing.insert(SUBJECTS, [row(SUBJECTS, 3)])
         changing.update(SUBJECTS, {"run": "run-1"}, equal={"run": "run-2"})
+
+    with pytest.raises(DuplicateRow), store.change() as changing:
+        write(changing)
     assert count(store, SUBJECTS) == 2
 
 
@@ -125,7 +136,10 @@ def test_changes_of_other_rows_do_not_lose_each_other(store: Store, open_again: 
         run = {"tenant": f"tenant-{worker}", "run": f"run-{worker}"}
         for token in range(1, 11):
             with others[worker % 2].change() as changing:
-                assert changing.update(LEASES, {"token": token + 1}, equal={**run, "token": token}) == 1
+                assert (
+                    changing.update(LEASES, {"token": token + 1}, equal={**run, "token": token})
+                    == 1
+                )
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(count_up, range(4)))

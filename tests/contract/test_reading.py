@@ -98,7 +98,10 @@ def steps(store: Store) -> Store:
     _insert(
         store,
         STEPS,
-        [row(STEPS, n, tenant="t", run="r", ordinal=n, changed_version=9 - n // 2) for n in range(10)]
+        [
+            row(STEPS, n, tenant="t", run="r", ordinal=n, changed_version=9 - n // 2)
+            for n in range(10)
+        ]
         + [row(STEPS, n, tenant="t", run="s", ordinal=n) for n in range(3)],
     )
     return store

@@ -29,9 +29,16 @@ BAD: dict[str, tuple[str, Value | float | bytearray | list[int]]] = {
     "no value": ("version", None),
 }
 
+
+def _insert_after_another(changing: Changing, bad: Row) -> None:
+    changing.insert(SUBJECTS, [row(SUBJECTS, 1)])
+    changing.insert(RUNS, [bad])
+
+
 Way = Callable[[Changing, Row], object]
 WAYS: dict[str, Way] = {
     "insert": lambda changing, bad: changing.insert(RUNS, [row(RUNS, 1), bad]),
+    "insert after another": _insert_after_another,
     "upsert": lambda changing, bad: changing.upsert(RUNS, [row(RUNS, 1), bad]),
     "update": lambda changing, bad: changing.update(
         RUNS, dict(zip(RUNS.names, bad, strict=True)), equal={"run": "x"}
@@ -46,7 +53,6 @@ def test_a_bad_value_is_refused_by_every_write(
 ) -> None:
     bad = row(RUNS, 2, **{column: value})
     with pytest.raises(ValueError, match=f"column {column} "), store.change() as changing:
-        changing.insert(SUBJECTS, [row(SUBJECTS, 1)])
         way(changing, bad)
     assert count(store, RUNS) == 0
     assert count(store, SUBJECTS) == 0

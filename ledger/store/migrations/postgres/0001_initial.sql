@@ -121,8 +121,12 @@ CREATE TABLE steps (
     fold bytea NOT NULL,
     PRIMARY KEY (tenant, run, ordinal)
 );
-CREATE UNIQUE INDEX steps_step ON steps (tenant, run, step);
-CREATE INDEX steps_changed ON steps (tenant, run, changed_version, ordinal);
+-- While a table has no statistics, an index that begins like the primary key costs a planner as much
+-- and may be taken for it, to read a whole run for one step. So the first begins otherwise, and the
+-- second is partial, though every row is in it: only who asks for later versions may use it.
+CREATE UNIQUE INDEX steps_step ON steps (run, step, tenant);
+CREATE INDEX steps_changed ON steps (tenant, run, changed_version, ordinal)
+WHERE changed_version IS NOT NULL;
 
 -- inline projection: the newest lease of each run
 CREATE TABLE leases (

@@ -15,14 +15,18 @@ def configure_logs(*, form: Literal["auto", "json", "console"], level: str) -> N
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
     renderer: Any = structlog.processors.JSONRenderer()
     if console:
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     processors: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if not console:
-        processors.append(structlog.processors.dict_tracebacks)
+        # Local variables stay out of tracebacks: they hold what callers sent.
+        frames = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        processors.append(structlog.processors.ExceptionRenderer(frames))
     structlog.configure(
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),

@@ -1,0 +1,1 @@
+"""Principals, identity, settings: who may call and where the server listens."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import time_ns
 
+from ledger.committed import Committed, Earlier, Memory
 from ledger.core.answers import (
     Answer,
     Answered,
@@ -21,7 +22,6 @@ from ledger.core.answers import (
     kept_answer,
 )
 from ledger.core.chain import Chained, ChainEvent, chain
-from ledger.core.claims import Claim, Tool
 from ledger.core.commands import (
     AcquireLease,
     PlanSteps,
@@ -38,79 +38,26 @@ from ledger.core.ids import LOG_RUN, RequestId, RunId, uuid7
 from ledger.core.log import Log
 from ledger.core.merkle import Frontier
 from ledger.core.refusals import Reason, Refused
-from ledger.core.run import Run
-from ledger.core.run_events import SealedRef
 from ledger.core.step import Arguments
-from ledger.core.tiles import TileId, tile_width, tiles_to_read
 from ledger.core.vocabulary import Role
 from ledger.store.inline import Projections, Touched
 from ledger.store.interface import Appending
-from ledger.store.rows import blob, number, text
+from ledger.store.rows import blob
 from ledger.store.tables import ENTRIES, PAYLOADS, REQUESTS, SUBJECTS, TILES, Row
 from ledger.vault import Gone, Prepared, Sealed, Vault
-
-RUNS_CACHED_MAX = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """What is kept of a request that appended something."""
-
-    method: str
-    digest: bytes
-    append: Appended
-    first_index: int
-    answer: bytes
-
-
-@dataclass(slots=True)
-class Memory:
-    """What this process knows of a log's committed state, as of the size it last saw.
-
-    Valid only while the head has not moved since: every batch compares. Thrown away after any
-    error, so that nothing decided in memory outlives a transaction that did not commit.
-    """
-
-    size: int = -1
-    runs: dict[str, Run] = field(default_factory=dict)
-    claims: dict[tuple[str, str], Claim | None] = field(default_factory=dict)
-    tools: dict[str, Tool] = field(default_factory=dict)
-    subjects: dict[str, str] = field(default_factory=dict)
-    log_version: int | None = None
-    log_leaf: bytes = b""
-
-    def forget(self) -> None:
-        """Forgets everything."""
-        self.size = -1
-        self.runs = {}
-        self.others_appended()
-
-    def others_appended(self) -> None:
-        """Forgets what cannot be brought up to date row by row."""
-        self.claims = {}
-        self.tools = {}
-        self.log_version = None
-
-    def trim(self) -> None:
-        """Keeps the memory bounded."""
-        if len(self.runs) > RUNS_CACHED_MAX:
-            self.runs = {}
-            self.subjects = {}
-        if len(self.claims) > RUNS_CACHED_MAX:
-            self.claims = {}
-        if len(self.tools) > RUNS_CACHED_MAX:
-            self.tools = {}
 
 
 @dataclass(slots=True)
 class _Outcome:
+    """What a command came to. `earlier` is what its request appended before, where that is told."""
+
     request: Request
     answer: Answer
-    first_index: int
-    recorded: int
-    earlier: Earlier | None = None
+    recorded: int = 0
+    first_index: int = -1
     last_index: int = -1
-    repeats: bool = False
+    kept: bytes = b""
+    earlier: Earlier | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +65,6 @@ class Result:
     """A batch that is about to be committed: its answers, and the log as it then stands."""
 
     answers: list[Answered]
-    size_before: int
     size: int
     last_leaf: bytes
     time_us: int
@@ -144,9 +90,8 @@ class Batch:
         self._vault = vault
         self._projections = projections
         self._memory = memory
-        self._sealed: dict[str, Sealed] = {}
-        self._subjects: dict[str, str] = {}
         self._heads: dict[RunId, bytes] = {}
+        self._committed = Committed(appending, log, vault, projections, memory)
         head = appending.locked_head
         self._frontier = Frontier.from_bytes(head.frontier)
         if self._frontier.size != head.size:
@@ -155,187 +100,24 @@ class Batch:
             origin=log.origin,
             size=head.size,
             now_us=now_us,
-            source=self,
+            source=self._committed,
             new_request_id=random_request_id,
             settle_margin_us=settle_margin_us,
         )
 
     def run_all(self, prepared: Sequence[Prepared]) -> Result:
         """Decides every command in order, chains what was recorded, and writes it."""
-        if self._memory.size != self._frontier.size:
-            self._memory.others_appended()
-            self._vault.forget_keys()
-        earlier = self._earlier(prepared)
-        self._load_runs(prepared)
-        self._vault.settle(self._appending, self._log, prepared, self._subjects)
-        for one in prepared:
-            self._sealed.update((s.ref.id, s) for s in one.sealed.values())
-        self._load_claims(prepared)
+        committed = self._committed
+        earlier = committed.earlier(prepared)
+        self._draft.runs.update(committed.load_runs(prepared))
+        self._vault.settle(self._appending, self._log, prepared, committed.subjects)
+        committed.take_fresh(prepared)
+        committed.load_claims(prepared, self._draft.runs)
         outcomes = [self._decide(one, earlier) for one in prepared]
         chained = self._chain()
-        self._write(prepared, outcomes, chained)
+        if self._draft.placed:
+            self._write(outcomes, chained)
         return self._result(outcomes, chained)
-
-    # Reading under the lock
-
-    def _earlier(self, prepared: Sequence[Prepared]) -> dict[tuple[str, str], Earlier]:
-        keys: list[Row] = [
-            (self._log.tenant, one.request.caller.principal, one.request.id)
-            for one in prepared
-            if not isinstance(one.request.command, SweepRun)
-        ]
-        found = {}
-        for row in self._appending.get(REQUESTS, keys) if keys else []:
-            _, principal, request_id, method, digest, _, first, last, entries, leaf, at, kept = row
-            append = Appended(number(last), blob(leaf), 0, number(entries), number(at))
-            found[(text(principal), text(request_id))] = Earlier(
-                text(method), blob(digest), append, number(first), blob(kept)
-            )
-        return found
-
-    def _load_runs(self, prepared: Sequence[Prepared]) -> None:
-        """One read for the heads of the batch's runs; none where nobody else appended."""
-        wanted = {run_id for one in prepared if (run_id := getattr(one.request.command, "run", ""))}
-        current = self._memory.size == self._frontier.size
-        known = {r: self._memory.runs[r] for r in wanted if r in self._memory.runs}
-        stale = wanted if not current else wanted - known.keys()
-        if current and known:
-            self._projections.runs.refresh_leases(self._appending, self._log, known)
-        loaded = (
-            self._projections.runs.load(self._appending, self._log, sorted(stale), known)
-            if stale
-            else {}
-        )
-        for run_id in wanted:
-            run = loaded.get(run_id) if run_id in stale else known[run_id]
-            self._draft.runs[run_id] = run
-            if run is not None:
-                self._memory.runs[run_id] = run
-        self._load_subjects(wanted)
-        for one in prepared:
-            subject = getattr(one.request.command, "subject", "")
-            run_id = getattr(one.request.command, "run", "")
-            if subject and self._draft.runs.get(run_id) is None:
-                self._subjects.setdefault(run_id, subject)
-
-    def _load_subjects(self, run_ids: set[str]) -> None:
-        """A run's subject is given when it is opened and never changes."""
-        keys: list[Row] = []
-        for run_id in sorted(run_ids):
-            if run_id in self._memory.subjects:
-                self._subjects[run_id] = self._memory.subjects[run_id]
-            elif self._draft.runs.get(run_id) is not None:
-                keys.append((self._log.tenant, run_id))
-        for row in self._appending.get(SUBJECTS, keys) if keys else []:
-            self._subjects[text(row[1])] = text(row[2])
-
-    def _load_claims(self, prepared: Sequence[Prepared]) -> None:
-        """One read for the keys that the batch is known to touch."""
-        wanted: set[tuple[str, str]] = set()
-        for one in prepared:
-            command = one.request.command
-            run = self._draft.runs.get(getattr(command, "run", ""))
-            step = run.steps.get(getattr(command, "step", "")) if run is not None else None
-            if step is not None and step.key:
-                wanted.add((step.tool, step.key))
-                if step.supersedes:
-                    wanted.add((step.tool, step.supersedes))
-            if isinstance(command, PlanSteps):
-                # Planned now, perhaps started by a later command of the batch.
-                wanted.update((plan.tool, plan.key) for plan in command.steps if plan.key)
-        missing = sorted(wanted - self._memory.claims.keys())
-        if missing:
-            found = self._projections.claims.claims(self._appending, self._log, missing)
-            for key in missing:
-                self._memory.claims[key] = found.get(key)
-
-    # The draft's source (ledger.core.draft.Source)
-
-    def run(self, run_id: RunId) -> Run | None:
-        """A run that no command of the batch names, such as the owner of a key."""
-        known = self._memory.runs.get(run_id)
-        if known is not None and self._memory.size == self._frontier.size:
-            self._projections.runs.refresh_leases(self._appending, self._log, {run_id: known})
-            return known
-        given: dict[str, Run] = {} if known is None else {run_id: known}
-        loaded = self._projections.runs.load(self._appending, self._log, [run_id], given)
-        run = loaded.get(run_id)
-        if run is not None:
-            self._memory.runs[run_id] = run
-        return run
-
-    def claim(self, tool: str, key: str) -> Claim | None:
-        """A claim as of the last commit."""
-        at = (tool, key)
-        if at not in self._memory.claims:
-            found = self._projections.claims.claims(self._appending, self._log, [at])
-            self._memory.claims[at] = found.get(at)
-        return self._memory.claims[at]
-
-    def tool(self, name: str, version: str) -> Tool:
-        """A tool's bindings as of the last commit."""
-        known = self._memory.tools.get(name)
-        if known is not None and version in known.loaded:
-            return known
-        found = self._projections.claims.tool(
-            self._appending, self._log, name=name, version=version
-        )
-        if known is None:
-            known = self._memory.tools[name] = found
-        else:
-            known.take_in(found)
-        return known
-
-    def replays(self, tool: str, key: str) -> list[tuple[str, str]]:
-        """Steps answered from a key, as of the last commit."""
-        return self._projections.claims.replays(self._appending, self._log, tool=tool, key=key)
-
-    def fingerprint_under(self, key_id: str, tool: str, arguments: Arguments) -> bytes | None:
-        """Arguments compared across data keys: opened, and digested under the other key."""
-        fresh = self._sealed.get(arguments.payload_id)
-        if fresh is not None:
-            content = fresh.payload.content
-        else:
-            opened = self._vault.open(self._appending, self._log, arguments.payload_id)
-            if isinstance(opened, Gone):
-                return None
-            content = opened.content
-        return self._vault.fingerprint_under(
-            self._appending, self._log, key_id=key_id, tool=tool, content=content
-        )
-
-    def is_erased(self, key_id: str) -> bool:
-        """Whether a data key was destroyed."""
-        return self._vault.is_erased(self._appending, self._log, key_id)
-
-    def is_same_payload(self, payload_id: str, sealed: SealedRef) -> bool:
-        """Whether a stored payload, or one of this batch, has those bytes."""
-        candidate = self._sealed[sealed.id].payload
-        fresh = self._sealed.get(payload_id)
-        if fresh is not None:
-            return fresh.payload.content == candidate.content
-        return self._vault.holds(self._appending, self._log, payload_id, candidate)
-
-    def log_version(self) -> int:
-        """How many entries the reserved run has."""
-        if self._memory.log_version is None:
-            rows = self._appending.page(
-                ENTRIES,
-                equal={"log": self._log.number, "run": LOG_RUN},
-                order=("version",),
-                descending=True,
-                limit=1,
-            )
-            self._memory.log_version = number(rows[0][3]) + 1 if rows else 0
-            self._memory.log_leaf = blob(rows[0][6]) if rows else b""
-        return self._memory.log_version
-
-    def subject(self, run_id: RunId) -> str:
-        """A run's data subject."""
-        if run_id not in self._subjects:
-            rows = self._appending.get(SUBJECTS, [(self._log.tenant, run_id)])
-            self._subjects[run_id] = text(rows[0][2]) if rows else ""
-        return self._subjects[run_id]
 
     # Deciding
 
@@ -345,51 +127,51 @@ class Batch:
         earlier = known.get(at)
         role = allowing_role(request.command, request.caller)
         if role is None and not isinstance(request.command, SweepRun):
-            return self._unrecorded(request, _role_missing(request))
+            return _Outcome(request, _role_missing(request))
         if earlier is not None:
             repeated = self._repeated(one, earlier)
             if repeated is not None:
                 return repeated
         self._draft.begin(request, role or Role.ADMIN, one.refs())
-        first = self._draft.next_index
-        started = len(self._draft.placed)
+        placed_before = len(self._draft.placed)
         answer = decide(
             self._draft, request, earlier=None if earlier is None else earlier.first_index
         )
-        recorded = self._draft.recorded_for_request
-        outcome = _Outcome(request, answer, first, recorded, earlier)
-        outcome.repeats = earlier is not None and _tells_of_before(answer)
-        if recorded:
-            self._place(outcome, started)
-            known[at] = Earlier(
-                request.method,
-                request.digest,
-                Appended(outcome.last_index, b"", 0, recorded, self._draft.now_us),
-                outcome.first_index,
-                keep_answer(answer),
-            )
+        outcome = _Outcome(request, answer)
+        if earlier is not None and _tells_of_before(answer):
+            outcome.earlier = earlier
+        if self._draft.recorded_for_request:
+            self._note_recorded(outcome, placed_before)
+            known[at] = self._as_earlier(outcome)
         return outcome
 
-    def _place(self, outcome: _Outcome, started: int) -> None:
-        """The first and last index that stand under the request's own id."""
+    def _note_recorded(self, outcome: _Outcome, placed_before: int) -> None:
         own = [
             placed.event.index
-            for placed in self._draft.placed[started:]
+            for placed in self._draft.placed[placed_before:]
             if placed.event.request_id == outcome.request.id
         ]
+        outcome.recorded = len(own)
         outcome.first_index, outcome.last_index = own[0], own[-1]
+        outcome.kept = keep_answer(outcome.answer)
+
+    def _as_earlier(self, outcome: _Outcome) -> Earlier:
+        """For a repeat within the batch; the leaf is filled in once it is known."""
+        request = outcome.request
+        append = Appended(outcome.last_index, b"", 0, outcome.recorded, self._draft.now_us)
+        return Earlier(request.method, request.digest, append, outcome.first_index, outcome.kept)
 
     def _repeated(self, one: Prepared, earlier: Earlier) -> _Outcome | None:
         """The answer to a request that appended something before, or None to decide it by the
         present state."""
         request = one.request
         if earlier.method != request.method or earlier.digest != request.digest:
-            return self._unrecorded(request, _request_reused(request))
+            return _Outcome(request, _request_reused(request))
         if isinstance(request.command, (StartStep, AcquireLease)):
             return None
         if not self._same_payloads(one, earlier):
-            return self._unrecorded(request, _request_reused(request))
-        return _Outcome(request, kept_answer(earlier.answer), -1, 0, earlier, repeats=True)
+            return _Outcome(request, _request_reused(request))
+        return _Outcome(request, kept_answer(earlier.answer), earlier=earlier)
 
     def _same_payloads(self, one: Prepared, earlier: Earlier) -> bool:
         """Payloads of a repeated request are compared by recomputing the stored commitments.
@@ -424,7 +206,7 @@ class Batch:
         return True
 
     def _is_same(self, payload_id: str, sealed: Sealed) -> bool:
-        fresh = self._sealed.get(payload_id)
+        fresh = self._committed.fresh(payload_id)
         if fresh is not None:
             return fresh.payload.content == sealed.payload.content
         opened = self._vault.open(self._appending, self._log, payload_id)
@@ -439,9 +221,6 @@ class Batch:
         if not isinstance(payloads, list):
             raise InvariantViolation("a stored entry has no payload list")
         return [str(ref["id"]) for ref in payloads if isinstance(ref, dict)]
-
-    def _unrecorded(self, request: Request, answer: Answer) -> _Outcome:
-        return _Outcome(request, answer, -1, 0)
 
     # Chaining and writing
 
@@ -465,37 +244,15 @@ class Batch:
             frontier=self._frontier,
             recorded_at_us=self._draft.now_us,
             heads=heads,
-            open_tiles=self._open_tiles(len(events)),
+            open_tiles=self._committed.open_tiles(len(events)),
         )
         if LOG_RUN in heads and events:
             self._memory.log_leaf = heads[LOG_RUN]
         self._heads = heads
         return chained
 
-    def _open_tiles(self, added: int) -> dict[TileId, bytes]:
-        size = self._frontier.size
-        tiles = {}
-        for tile_id in tiles_to_read(size=size, added=added):
-            if tile_id.level == 0:
-                rows = self._appending.page(
-                    ENTRIES,
-                    equal={"log": self._log.number},
-                    order=("idx",),
-                    greater={"idx": tile_id.index * 256 - 1},
-                    limit=tile_width(tile_id, size=size),
-                )
-                tiles[tile_id] = b"".join(blob(row[6]) for row in rows)
-            else:
-                key = (self._log.number, tile_id.level, tile_id.index)
-                tiles[tile_id] = blob(self._appending.get(TILES, [key])[0][3])
-        return tiles
-
-    def _write(
-        self, prepared: Sequence[Prepared], outcomes: Sequence[_Outcome], chained: Chained
-    ) -> None:
+    def _write(self, outcomes: Sequence[_Outcome], chained: Chained) -> None:
         draft, log, appending = self._draft, self._log, self._appending
-        if not draft.placed:
-            return
         before = self._frontier.size
         appending.insert(
             ENTRIES,
@@ -530,7 +287,9 @@ class Batch:
         rows: list[Row] = []
         for placed in self._draft.placed:
             for ref in placed.event.payloads:
-                sealed = self._sealed[ref.id]
+                sealed = self._committed.fresh(ref.id)
+                if sealed is None:
+                    raise InvariantViolation("an event names a payload that was not sealed")
                 rows.append(
                     (
                         self._log.number,
@@ -559,13 +318,14 @@ class Batch:
                 one.recorded,
                 chained.leaves[one.last_index - before],
                 self._draft.now_us,
-                keep_answer(one.answer),
+                one.kept,
             )
             for one in outcomes
             if one.recorded
         ]
 
     def _result(self, outcomes: Sequence[_Outcome], chained: Chained) -> Result:
+        memory = self._memory
         size = chained.frontier.size
         before = self._frontier.size
         answers = []
@@ -574,27 +334,22 @@ class Batch:
             if one.recorded:
                 leaf = chained.leaves[one.last_index - before]
                 append = Appended(one.last_index, leaf, size, one.recorded, self._draft.now_us)
-            elif one.earlier is not None and one.repeats:
+            elif one.earlier is not None:
                 kept = one.earlier.append
                 leaf = kept.leaf or chained.leaves[kept.index - before]
                 append = Appended(kept.index, leaf, size, kept.entries, kept.recorded_us)
             answers.append(Answered(one.answer, append))
         last = chained.leaves[-1] if chained.leaves else b""
-        self._memory.size = size
-        if self._memory.log_version is not None:
-            self._memory.log_version += sum(p.run_id == LOG_RUN for p in self._draft.placed)
+        memory.size = size
+        if memory.log_version is not None:
+            memory.log_version += sum(p.run_id == LOG_RUN for p in self._draft.placed)
         for (tool, key), claim in self._draft.touched_claims.items():
-            self._memory.claims[(tool, key)] = claim
+            memory.claims[(tool, key)] = claim
         for run, _ in self._draft.touched_runs():
-            self._memory.runs[run.run_id] = run
-        self._memory.subjects.update(
-            {
-                run.run_id: self._subjects.get(run.run_id, "")
-                for run, _ in self._draft.touched_runs()
-            }
-        )
-        self._memory.trim()
-        return Result(answers, before, size, last, self._draft.now_us, bool(chained.leaves))
+            memory.runs[run.run_id] = run
+        memory.subjects.update(self._draft.new_subjects)
+        memory.trim()
+        return Result(answers, size, last, self._draft.now_us, bool(chained.leaves))
 
 
 def _tells_of_before(answer: Answer) -> bool:
@@ -624,9 +379,3 @@ def _request_reused(request: Request) -> Refused:
 def random_request_id() -> RequestId:
     """A fresh UUIDv7, for events that the ledger makes itself."""
     return uuid7(unix_ms=time_ns() // 1_000_000, random=secrets.token_bytes(10))
-
-
-def known_leaf(appending: Appending, log: Log, index: int) -> bytes | None:
-    """The leaf hash stored at an index, None beyond the log's end."""
-    rows = appending.get(ENTRIES, [(log.number, index)])
-    return blob(rows[0][6]) if rows else None

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from time import monotonic_ns, sleep
 from typing import Final
 
-from ledger.batch import Batch, Memory, Result, known_leaf
+from ledger.batch import Batch, Result
+from ledger.committed import Memory, known_leaf
 from ledger.core.answers import Answered, LeaseGranted
 from ledger.core.commands import (
     AttachEvidence,
@@ -171,7 +172,7 @@ class LogSequencer:
             while (batch := self._take()) is not None:
                 self._do(batch)
         except BaseException as fault:
-            # Our own mistake, or the interpreter's end: nothing decided from here on can be trusted.
+            # Our own mistake, or the interpreter's end: nothing decided from here can be trusted.
             self._broken = FailureKind.STORE_UNAVAILABLE
             self._on_fatal(fault)
             raise
@@ -216,7 +217,12 @@ class LogSequencer:
             batch = [pending for pending in batch if id(pending) not in gone]
         if not batch:
             return
-        outcomes = self._append([pending.request for pending in batch])
+        try:
+            outcomes = self._append([pending.request for pending in batch])
+        except BaseException:
+            # Nobody waits for ever, whatever ends this thread: the same ids may be sent again.
+            self._answer([(pending, Failure(FailureKind.MAYBE_COMMITTED)) for pending in batch])
+            raise
         self._answer(list(zip(batch, outcomes, strict=True)))
 
     def _append(self, requests: list[Request]) -> list[Outcome]:

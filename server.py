@@ -16,10 +16,12 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Final
 
 import orjson
 import structlog
+from grpc.aio import Server
 from pydantic import ValidationError
 
 from ledger.core.commands import Caller
@@ -41,7 +43,7 @@ from ledger.service.logs import configure_logs
 from ledger.service.metrics import Metrics
 from ledger.service.reflection import ReflectionDoor, add_reflection
 from ledger.service.streams import Streams
-from ledger.settings import Settings, host_of
+from ledger.settings import Settings, host_of, port_of
 from ledger.store.errors import StoreError
 from ledger.store.inline import Projections
 from ledger.store.interface import Store, StoredHead
@@ -104,101 +106,139 @@ async def serve(settings: Settings) -> int:
     return 0
 
 
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What stands between the store and the door."""
+
+    store: Store
+    tenants: Tenants
+    vault: Vault
+    claims: IdempotencyRows
+    sequencer: Sequencer
+    draining: Draining
+    threads: Threads
+    wakes: Wakes
+
+    def check(self) -> None:
+        """Raises what keeps the server from serving."""
+        self.store.check()
+        for tenant, kind in self.sequencer.broken().items():
+            raise CannotStart(f"the log of {tenant} takes no appends: {kind.value}")
+
+    def now_us(self, log: Log, head: StoredHead) -> int:
+        """Ledger time as readers are shown it, by this host's clock."""
+        clock_us = time.time_ns() // 1_000
+        ledger_time = self.sequencer.time(log.tenant)
+        return ledger_time.reading_us(head_us=head.time_us, clock_us=clock_us)
+
+
 @contextlib.asynccontextmanager
 async def opened(
     settings: Settings, on_fatal: Callable[[BaseException], None]
 ) -> AsyncIterator[str]:
     """The whole house, from the store up; torn down in the opposite order. Gives the address."""
-    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     async with contextlib.AsyncExitStack() as stack:
-        store = open_store(settings.store_address())
-        stack.callback(store.close)
-        if settings.migrate:
-            store.migrate()
-        store.check()
-
-        vault = Vault(open_keys(settings, store))
-        tenants = Tenants(store, vault)
-        make_tenant(settings, tenants)
-        make_embedded(settings.data, tenant=settings.tenant)
-
-        claims, margin_us = IdempotencyRows(), settings.settle_margin_ms * 1_000
-        rows = ResumeRows()
-        sequencer = Sequencer(
-            store,
-            tenants,
-            vault,
-            Projections(rows, claims, (rows, LeaseRows(), claims, UnknownRows())),
-            SequencerSettings(settle_margin_us=margin_us),
-            on_fatal=on_fatal,
-        )
-        stack.callback(sequencer.drain, settings.drain_ms_max / 1_000)
-        draining = Draining(sequencer)
-
-        threads = Threads(count=settings.reading_threads, name="reading")
-        stack.callback(threads.close)
-        wakes = Wakes()
-        sequencer.watch(lambda log, size: wakes.wake())
-        stack.enter_context(store.watch(wakes.wake))
-
-        def now_us(log: Log, head: StoredHead) -> int:
-            clock_us = time.time_ns() // 1_000
-            return sequencer.time(log.tenant).reading_us(head_us=head.time_us, clock_us=clock_us)
-
-        identity = make_identity(settings)
-        metrics = Metrics()
-        house = House(
-            boundary=Boundary(identity, metrics),
-            submitting=draining,
-            tenants=tenants,
-            runs=RunReader(store=store, rows=Views(), claims=claims, vault=vault, now_us=now_us),
-            entries=LogReader(
-                store=store, vault=vault, signing=Unsigned(), record_access=no_access_log
-            ),
-            threads=threads,
-            streams=Streams(
-                most=settings.streams_max,
-                poll_s=settings.poll_ms / 1_000,
-                wakes=wakes,
-                metrics=metrics,
-            ),
-            limits=settings.limits,
-        )
-
-        def check() -> None:
-            store.check()
-            for tenant, kind in sequencer.broken().items():
-                raise CannotStart(f"the log of {tenant} takes no appends: {kind.value}")
-
+        rooms = open_rooms(settings, on_fatal, stack)
+        make_embedded(settings.folder, tenant=settings.tenant)
+        identity, metrics = make_identity(settings), Metrics()
+        house = furnish(settings, rooms, identity, metrics)
+        health = Health(rooms.check, rooms.threads, period_s=settings.check_ms / 1_000)
         server = make_server(
             house, interceptors=[ReflectionDoor(identity)] if settings.reflection else []
         )
-        health = Health(check, threads, period_s=settings.check_ms / 1_000)
         health.register(server)
         if settings.reflection:
             add_reflection(server)
         address = bound_address(settings, bind(server, settings.listen, tls_of(settings)))
         if settings.metrics_listen:
-            port = int(settings.metrics_listen.rpartition(":")[2])
-            metrics.serve(host=host_of(settings.metrics_listen), port=port)
+            host, port = host_of(settings.metrics_listen), port_of(settings.metrics_listen)
+            metrics.serve(host=host, port=port)
         await server.start()
         await health.look()
-
-        sweep = Sweep(store, tenants, sequencer, period_s=settings.sweep_ms / 1_000)
+        sweep = Sweep(
+            rooms.store, rooms.tenants, rooms.sequencer, period_s=settings.sweep_ms / 1_000
+        )
         background = [asyncio.create_task(health.watch()), asyncio.create_task(sweep.run())]
         try:
             yield address
         finally:
-            await health.stop()
-            draining.begin()
-            deadline_s = time.monotonic() + settings.drain_ms_max / 1_000
-            quiet_s = settings.drain_quiet_ms / 1_000
-            await draining.wait_quiet(for_s=quiet_s, until_s=deadline_s)
-            wakes.close()
-            await server.stop(max(0.1, deadline_s - time.monotonic()))
+            await drain(settings, rooms, health, server)
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
+
+
+def open_rooms(
+    settings: Settings,
+    on_fatal: Callable[[BaseException], None],
+    stack: contextlib.AsyncExitStack,
+) -> Rooms:
+    """Store, keys, tenants, sequencer; `stack` closes them."""
+    store = open_store(settings.store_address())
+    stack.callback(store.close)
+    if settings.migrate:
+        store.migrate()
+    store.check()
+    vault = Vault(open_keys(settings, store))
+    tenants = Tenants(store, vault)
+    make_tenant(settings, tenants)
+    rows, claims = ResumeRows(), IdempotencyRows()
+    sequencer = Sequencer(
+        store,
+        tenants,
+        vault,
+        Projections(rows, claims, (rows, LeaseRows(), claims, UnknownRows())),
+        SequencerSettings(settle_margin_us=settings.settle_margin_ms * 1_000),
+        on_fatal=on_fatal,
+    )
+    stack.callback(sequencer.drain, settings.drain_ms_max / 1_000)
+    threads = Threads(count=settings.reading_threads, name="reading")
+    stack.callback(threads.close)
+    wakes = Wakes()
+    sequencer.watch(lambda log, size: wakes.wake())
+    stack.enter_context(store.watch(wakes.wake))
+    return Rooms(store, tenants, vault, claims, sequencer, Draining(sequencer), threads, wakes)
+
+
+def furnish(settings: Settings, rooms: Rooms, identity: Identity, metrics: Metrics) -> House:
+    """What the services are made with."""
+    return House(
+        boundary=Boundary(identity, metrics),
+        submitting=rooms.draining,
+        tenants=rooms.tenants,
+        runs=RunReader(
+            store=rooms.store,
+            rows=Views(),
+            claims=rooms.claims,
+            vault=rooms.vault,
+            now_us=rooms.now_us,
+        ),
+        entries=LogReader(
+            store=rooms.store,
+            vault=rooms.vault,
+            signing=Unsigned(),
+            record_access=no_access_log,
+        ),
+        threads=rooms.threads,
+        streams=Streams(
+            most=settings.streams_max,
+            poll_s=settings.poll_ms / 1_000,
+            wakes=rooms.wakes,
+            metrics=metrics,
+        ),
+        limits=settings.limits,
+    )
+
+
+async def drain(settings: Settings, rooms: Rooms, health: Health, server: Server) -> None:
+    """Takes nothing new, records what was done until it is quiet, then closes the door."""
+    deadline_s = time.monotonic() + settings.drain_ms_max / 1_000
+    await health.stop()
+    rooms.draining.begin()
+    await rooms.draining.wait_quiet(for_s=settings.drain_quiet_ms / 1_000, until_s=deadline_s)
+    rooms.wakes.close()
+    await server.stop(max(0.1, deadline_s - time.monotonic()))
 
 
 class Unsigned:
@@ -252,7 +292,7 @@ def make_identity(settings: Settings) -> Identity:
         tokens = JwtTokens(
             issuer=settings.jwt_issuer, audience=settings.jwt_audience, keys=settings.jwt_keys
         )
-    return Identity(PrincipalsFile(settings.data / FILE_NAME), tokens)
+    return Identity(PrincipalsFile(settings.folder / FILE_NAME), tokens)
 
 
 def tls_of(settings: Settings) -> Tls | None:
@@ -269,7 +309,9 @@ def bound_address(settings: Settings, port: int) -> str:
 
 def announce(settings: Settings, address: str) -> None:
     """One line for people, and a file for programs that wait for it."""
-    sys.stdout.write(f"The ledger serves on {address}; tokens are in {settings.data / 'tokens'}\n")
+    sys.stdout.write(
+        f"The ledger serves on {address}; tokens are in {settings.folder / 'tokens'}\n"
+    )
     sys.stdout.flush()
     if settings.ready_file is not None:
         ready = {"address": address, "pid": os.getpid()}

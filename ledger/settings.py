@@ -20,13 +20,15 @@ _LIMITS = Limits()
 
 
 class Settings(BaseSettings):
-    """What `python -m server` is told. Each name is a variable: `data` is `LEDGER_DATA`."""
+    """What `python -m server` is told. Each name is a variable: `listen` is `LEDGER_LISTEN`."""
 
-    model_config = SettingsConfigDict(env_prefix="LEDGER_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="LEDGER_", frozen=True, extra="ignore", populate_by_name=True
+    )
 
     # Where things stand
-    data: Path = Path("ledger-data")
-    """The data folder: ledger.db, principals.json, tokens/, keys/, mark."""
+    folder: Path = Field(default=Path("ledger-data"), validation_alias="LEDGER_DATA")
+    """`LEDGER_DATA`, the data folder: ledger.db, principals.json, tokens/, keys/, mark/."""
     store: str = "sqlite"
     """`sqlite` (ledger.db in the data folder), `sqlite:PATH`, `postgres`, or `postgresql://...`."""
     postgres_dsn: str = ""
@@ -101,18 +103,18 @@ class Settings(BaseSettings):
     @property
     def keys_folder(self) -> Path:
         """Where keys stand."""
-        return self.keys_dir or self.data / "keys"
+        return self.keys_dir or self.folder / "keys"
 
     @property
     def mark_folder(self) -> Path:
         """Where high-water marks stand."""
-        return self.mark_dir or self.data / "mark"
+        return self.mark_dir or self.folder / "mark"
 
     @property
     def store_url(self) -> str:
         """The store's address, as `ledger.store.opening.open_store` takes it."""
         if self.store == "sqlite":
-            return f"sqlite:{quote(str(self.data / 'ledger.db'))}"
+            return f"sqlite:{quote(str(self.folder / 'ledger.db'))}"
         return self.postgres_dsn if self.store == "postgres" else self.store
 
     def store_address(self) -> str:
@@ -165,6 +167,11 @@ def host_of(address: str) -> str:
     if not colon or not port.isdigit() or not 0 <= int(port) <= 65_535:
         raise ValueError(f"{address!r} is not host:port")
     return host.removeprefix("[").removesuffix("]")
+
+
+def port_of(address: str) -> int:
+    """The port of `host:port`."""
+    return int(address.rpartition(":")[2])
 
 
 def is_loopback(host: str) -> bool:

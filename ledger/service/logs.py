@@ -18,7 +18,7 @@ def configure_logs(*, form: Literal["auto", "json", "console"], level: str) -> N
         renderer = structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
-    processors: list[Any] = [
+    steps: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -26,9 +26,9 @@ def configure_logs(*, form: Literal["auto", "json", "console"], level: str) -> N
     if not console:
         # Local variables stay out of tracebacks: they hold what callers sent.
         frames = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-        processors.append(structlog.processors.ExceptionRenderer(frames))
+        steps.append(structlog.processors.ExceptionRenderer(frames))
     structlog.configure(
-        processors=[*processors, renderer],
+        processors=[*steps, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,

@@ -8,7 +8,6 @@ triggers, sequences or LISTEN, so poolers and kin of PostgreSQL serve as well.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
@@ -39,8 +38,12 @@ class PostgresReading:
     def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
 
+    may_lock = False
+
     def get(self, table: Table, keys: Sequence[Row], *, lock: bool = False) -> list[Row]:
         """See `Reading.get`."""
+        if lock and not self.may_lock:
+            raise InvariantViolation("a lock was asked for in a block that only reads")
         return self._get(table, table.key, keys, lock=lock)
 
     def get_by(self, table: Table, columns: Sequence[str], values: Sequence[Row]) -> list[Row]:
@@ -88,6 +91,8 @@ class PostgresReading:
 
 class PostgresChanging(PostgresReading):
     """A write transaction; its writes are held until it is left, then sent in one statement."""
+
+    may_lock = True
 
     def __init__(self, connection: PostgresConnection, settings: StoreSettings) -> None:
         super().__init__(connection)
@@ -191,13 +196,13 @@ class PostgresStore:
         self._target = Target(dsn, self._settings)
         self._appends = self._keeper(self._settings.append_connections_max)
         self._others = self._keeper(self._settings.other_connections_max)
-        self._turns: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+        self._turns: dict[int, threading.Lock] = {}
         self._closed = False
 
     @contextmanager
     def append(self, log: int) -> Iterator[PostgresAppending]:
         """See `Store.append`."""
-        turn = self._turns[log]
+        turn = self._turns.setdefault(log, threading.Lock())
         if not turn.acquire(timeout=self._settings.lock_wait_ms_max / 1000):
             raise StoreUnavailable("another thread of this process keeps appending")
         try:

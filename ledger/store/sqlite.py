@@ -43,8 +43,12 @@ class SqliteReading:
     def __init__(self, connection: SqliteConnection) -> None:
         self._connection = connection
 
+    may_lock = False
+
     def get(self, table: Table, keys: Sequence[Row], *, lock: bool = False) -> list[Row]:
         """See `Reading.get`. Whoever may lock holds the file's write lock already."""
+        if lock and not self.may_lock:
+            raise InvariantViolation("a lock was asked for in a block that only reads")
         return self.get_by(table, table.key, keys)
 
     def get_by(self, table: Table, columns: Sequence[str], values: Sequence[Row]) -> list[Row]:
@@ -86,6 +90,8 @@ class SqliteReading:
 
 class SqliteChanging(SqliteReading):
     """A write transaction; its writes are held until it is left."""
+
+    may_lock = True
 
     def __init__(self, connection: SqliteConnection, settings: StoreSettings) -> None:
         super().__init__(connection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ledger.core.errors import InvariantViolation
 from ledger.store.interface import Reading, Store
 from ledger.store.tables import (
     CHECKPOINTS,
@@ -204,6 +205,11 @@ def test_the_newest_row_is_the_first_going_down(store: Store) -> None:
             CHECKPOINTS, equal={"log": LOG}, order=["size"], descending=True, limit=1
         )
     assert newest[1] == 2**40
+
+
+def test_a_block_that_only_reads_locks_nothing(store: Store) -> None:
+    with store.read() as reading, pytest.raises(InvariantViolation):
+        reading.get(RUNS, [("t", "r")], lock=True)
 
 
 def test_names_that_the_table_lacks_are_refused(store: Store) -> None:

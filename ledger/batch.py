@@ -32,7 +32,7 @@ from ledger.core.commands import (
 )
 from ledger.core.decide import decide
 from ledger.core.draft import Draft
-from ledger.core.entry import encode_event, read_entry
+from ledger.core.entry import read_entry
 from ledger.core.errors import InvariantViolation
 from ledger.core.ids import LOG_RUN, RequestId, RunId, uuid7
 from ledger.core.log import Log
@@ -226,9 +226,7 @@ class Batch:
 
     def _chain(self) -> Chained:
         events = [
-            ChainEvent(
-                placed.run_id, placed.version, placed.type, encode_event(placed.event.to_json())
-            )
+            ChainEvent(placed.run_id, placed.version, placed.type, placed.event.to_bytes())
             for placed in self._draft.placed
         ]
         heads: dict[RunId, bytes] = {}

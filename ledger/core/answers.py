@@ -7,7 +7,6 @@ and the reader fills it in.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
@@ -211,7 +210,7 @@ Answer = (
     | Refused
 )
 
-_KEPT: Final[dict[str, Callable[..., Answer]]] = {
+_KEPT: Final[dict[str, type[Any]]] = {
     kind.__name__: kind
     for kind in (
         RunOpened,
@@ -229,11 +228,13 @@ _KEPT: Final[dict[str, Callable[..., Answer]]] = {
         DowngradeAllowed,
     )
 }
+_NAMES: Final = {kind: tuple(f.name for f in fields(kind)) for kind in _KEPT.values()}
 
 
 def keep_answer(answer: Answer) -> bytes:
     """The stored form of an answer that appended something. Not normative and never hashed."""
-    return orjson.dumps([type(answer).__name__, [_kept(answer, f.name) for f in fields(answer)]])
+    kind = type(answer)
+    return orjson.dumps([kind.__name__, [_kept(answer, name) for name in _NAMES[kind]]])
 
 
 def _kept(answer: Answer, name: str) -> Any:
@@ -248,7 +249,8 @@ def kept_answer(stored: bytes) -> Answer:
         values[2] = UnknownStep(**values[2])
     if name == "Planned":
         values[0] = tuple(values[0])
-    return _KEPT[name](*values)
+    answer: Answer = _KEPT[name](*values)
+    return answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,10 +154,10 @@ class Body:
     def to_json(self) -> JsonObject:
         """The body as it stands in an entry."""
         written: JsonObject = {}
-        for field in fields_of(type(self)):
-            value = getattr(self, field.attribute)
-            if value != field.absent:
-                written[field.member] = field.kind.write(value)
+        for attribute, member, absent, write in _writing_of(type(self)):
+            value = getattr(self, attribute)
+            if value != absent:
+                written[member] = value if write is None else write(value)
         return written
 
     @classmethod
@@ -191,6 +191,19 @@ def fields_of(body: type[Body]) -> tuple[Field, ...]:
 
 
 _FIELDS: Final[dict[str, tuple[Field, ...]]] = {}
+_Writing = tuple[str, str, Any, Callable[[Any], Any] | None]
+_WRITING: Final[dict[str, tuple[_Writing, ...]]] = {}
+
+
+def _writing_of(body: type[Body]) -> tuple[_Writing, ...]:
+    """What `to_json` needs of each field, with nothing to call where the value stands as it is."""
+    known = _WRITING.get(body.TYPE)
+    if known is None:
+        known = _WRITING[body.TYPE] = tuple(
+            (f.attribute, f.member, f.absent, None if f.kind.write is _same else f.kind.write)
+            for f in fields_of(body)
+        )
+    return known
 
 
 def _declared_fields(body: type[Body]) -> tuple[Field, ...]:

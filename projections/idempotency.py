@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import orjson
 
 from ledger.core.claims import Claim, Tool
+from ledger.core.draft import Draft
 from ledger.core.log import Log
 from ledger.core.vocabulary import EffectClass
 from ledger.store.inline import Touched
@@ -25,13 +26,7 @@ class IdempotencyRows:
         draft, tenant = touched.draft, touched.log.tenant
         changing.upsert(CLAIMS, [claim_row(tenant, c) for c in draft.touched_claims.values()])
         changing.insert(REPLAYS, [(tenant, *replay) for replay in draft.new_replays])
-        rows: dict[tuple[str, str], Row] = {}
-        for name, version in draft.touched_tools:
-            tool = draft.tools[name]
-            rows[(name, version)] = tool_row(tenant, tool, version)
-            if tool.strongest is not None:
-                rows[(name, "")] = (tenant, name, "", tool.strongest.value, "", 0)
-        changing.upsert(TOOLS, list(rows.values()))
+        changing.upsert(TOOLS, tool_rows(tenant, draft))
 
     def claims(
         self, reading: Reading, log: Log, keys: Sequence[tuple[str, str]]
@@ -95,6 +90,17 @@ def claim_of_row(row: Row) -> Claim:
         index=number(row[6]),
         values=orjson.loads(blob(row[7])),
     )
+
+
+def tool_rows(tenant: str, draft: Draft) -> list[Row]:
+    """The rows of the tools that the draft changed: of each version, and of the strongest class."""
+    rows: dict[tuple[str, str], Row] = {}
+    for name, version in draft.touched_tools:
+        tool = draft.tools[name]
+        rows[(name, version)] = tool_row(tenant, tool, version)
+        if tool.strongest is not None:
+            rows[(name, "")] = (tenant, name, "", tool.strongest.value, "", 0)
+    return list(rows.values())
 
 
 def tool_row(tenant: str, tool: Tool, version: str) -> Row:

@@ -261,14 +261,7 @@ class Draft:
         self._log_version += 1
         if as_part:
             now.part += 1
-        if isinstance(body, events.ToolDeclared):
-            tool = self.tool(name=body.tool, version=body.version)
-            tool.bind(version=body.version, effect=body.effect, index=index)
-            self.touched_tools.add((body.tool, body.version))
-        elif isinstance(body, events.ToolDowngradeAllowed):
-            tool = self.tool(name=body.tool, version=body.version)
-            tool.allow(version=body.version, effect=body.effect, index=index)
-            self.touched_tools.add((body.tool, body.version))
+        self.fold_tool(body, index=index)
         return index
 
     def touched_runs(self) -> Iterator[tuple[Run, list[Step]]]:
@@ -302,16 +295,29 @@ class Draft:
             payloads=payloads,
             trace=self._context.trace if self._context else "",
         )
-        touched = self._touched.setdefault(run.run_id, set())
-        event.mutate(run)
-        step = getattr(body, "step", "")
-        if step:
-            touched.add(step)
-        self.placed.append(Placed(run.run_id, run.version - 1, body.TYPE, event))
-        self._fold_claims(run, event)
+        self.placed.append(Placed(run.run_id, run.version, body.TYPE, event))
+        self.fold(run, event)
         return event
 
-    # Claims follow the events that touch their owners
+    # Folding: what was just recorded here, or read from the log by a rebuild
+
+    def fold(self, run: Run, event: RunEvent) -> None:
+        """Brings the next event of a run into it and into the claims that its steps hold."""
+        touched = self._touched.setdefault(run.run_id, set())
+        event.mutate(run)
+        step = getattr(event.body, "step", "")
+        if step:
+            touched.add(step)
+        self._fold_claims(run, event)
+
+    def fold_tool(self, body: Body, *, index: int) -> None:
+        """Brings an event of the reserved run `_log` into the tool that it binds, if it does."""
+        if not isinstance(body, (events.ToolDeclared, events.ToolDowngradeAllowed)):
+            return
+        tool = self.tool(name=body.tool, version=body.version)
+        change = tool.bind if isinstance(body, events.ToolDeclared) else tool.allow
+        change(version=body.version, effect=body.effect, index=index)
+        self.touched_tools.add((body.tool, body.version))
 
     def _fold_claims(self, run: Run, event: RunEvent) -> None:
         body = event.body

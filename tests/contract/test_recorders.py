@@ -59,8 +59,7 @@ class AggregateCase(_OnALog, AggregateRecorderTestCase):
 
 
 class ApplicationCase(_OnALog, ApplicationRecorderTestCase[ApplicationRecorder]):
-    def test_insert_subscribe(self) -> None:
-        self.optional_test_insert_subscribe()
+    pass
 
 
 class NonInterleavingCase(_OnALog, NonInterleavingNotificationIDsBaseCase):
@@ -72,7 +71,7 @@ CASES = [
     (case, name)
     for case in (AggregateCase, ApplicationCase, NonInterleavingCase)
     for name in sorted(dir(case))
-    if name.startswith("test")
+    if name.startswith(("test", "optional_test"))
 ]
 del AggregateRecorderTestCase, ApplicationRecorderTestCase, NonInterleavingNotificationIDsBaseCase
 
@@ -163,8 +162,8 @@ def test_the_tree_grows_through_full_tiles(store: Store) -> None:
 def test_topics_are_found_however_far_apart_they_are(store: Store) -> None:
     recorder = LogRecorder(store, LOG)
     rare = StoredEvent(f"{ORIGIN}#rare", 1, "test.rare", _event(1))
-    common = [_stored(number, version=number) for number in range(1, 2_501)]
-    recorder.insert_events([*common, rare])
+    frequent = [_stored(number, version=number) for number in range(1, 2_501)]
+    recorder.insert_events([*frequent, rare])
     (found,) = recorder.select_notifications(1, 5, topics=["test.rare"])
     assert (found.id, found.state) == (2_501, rare.state)
     assert recorder.select_notifications(1, 5, stop=2_500, topics=["test.rare"]) == []

@@ -115,7 +115,7 @@ class Batch:
         committed.load_claims(prepared, self._draft.runs)
         outcomes = [self._decide(one, earlier) for one in prepared]
         chained = self._chain()
-        if self._draft.placed:
+        if self._draft.placed or self._draft.reassessed:
             self._write(outcomes, chained)
         return self._result(outcomes, chained)
 
@@ -275,11 +275,12 @@ class Batch:
         touched = Touched(log, draft, self._heads)
         for projection in self._projections.written:
             projection.write(appending, touched)
-        appending.set_head(
-            size=chained.frontier.size,
-            frontier=chained.frontier.to_bytes(),
-            time_us=draft.now_us,
-        )
+        if draft.placed:
+            appending.set_head(
+                size=chained.frontier.size,
+                frontier=chained.frontier.to_bytes(),
+                time_us=draft.now_us,
+            )
 
     def _payload_rows(self) -> list[Row]:
         rows: list[Row] = []
@@ -338,7 +339,7 @@ class Batch:
                 append = Appended(kept.index, leaf, size, kept.entries, kept.recorded_us)
             answers.append(Answered(one.answer, append))
         last = chained.leaves[-1] if chained.leaves else b""
-        memory.size = size
+        memory.frontier = chained.frontier.to_bytes()
         if memory.log_version is not None:
             memory.log_version += sum(p.run_id == LOG_RUN for p in self._draft.placed)
         for (tool, key), claim in self._draft.touched_claims.items():

@@ -1,7 +1,7 @@
 """What was committed, as a batch reads it under the head's lock, and what is remembered of it.
 
 Memory spares a batch the reading of what this process wrote itself. It is only trusted while nobody
-else appended, which the head's size tells; leases are read every time, for renewals move them
+else appended, which the head's tree tells; leases are read every time, for renewals move them
 without an entry.
 """
 
@@ -42,14 +42,14 @@ class Earlier:
 
 @dataclass(slots=True)
 class Memory:
-    """What this process knows of a log's committed state, as of the size it last saw.
+    """What this process knows of a log's committed state, as of the tree it last saw.
 
     Thrown away after any error, so that nothing decided in memory outlives a transaction that did
     not commit. `outdated` are runs that others may have appended to: the steps that changed since
     are read, not all of them.
     """
 
-    size: int = -1
+    frontier: bytes = b""
     runs: dict[str, Run] = field(default_factory=dict)
     outdated: dict[str, Run] = field(default_factory=dict)
     claims: dict[tuple[str, str], Claim | None] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Memory:
 
     def forget(self) -> None:
         """Forgets everything that a rolled-back batch may have changed in memory."""
-        self.size = -1
+        self.frontier = b""
         self.runs = {}
         self.outdated = {}
         self.others_appended()
@@ -101,7 +101,7 @@ class Committed:
         self._memory = memory
         self._fresh: dict[str, Sealed] = {}
         self.subjects: dict[str, str] = {}
-        if memory.size != appending.locked_head.size:
+        if memory.frontier != appending.locked_head.frontier:
             memory.others_appended()
             vault.forget_keys()
 

@@ -36,7 +36,7 @@ from ledger.ledger_time import LedgerTime
 from ledger.renewal import renew
 from ledger.store.errors import CommitUnknown, DuplicateRow, StoreError, StoreUnavailable
 from ledger.store.inline import Projections
-from ledger.store.interface import Store
+from ledger.store.interface import Appending, Store
 from ledger.tenants import Tenants
 from ledger.vault import Prepared, Vault
 
@@ -243,7 +243,7 @@ class LogSequencer:
         try:
             with self._store.append(self.log.number) as appending:
                 head = appending.locked_head
-                if self._is_rewound(head.size, appending):
+                if self._is_rewound(appending):
                     self._broken = FailureKind.HISTORY_REWOUND
                     return [Failure(FailureKind.HISTORY_REWOUND)] * len(requests)
                 now_us = self._time.now_us(
@@ -267,15 +267,14 @@ class LogSequencer:
         self._committed(result)
         return list(result.answers)
 
-    def _is_rewound(self, size: int, appending: object) -> bool:
+    def _is_rewound(self, appending: Appending) -> bool:
         """Whether the log is shorter than, or differs at, what this process acknowledged."""
-        if self._acknowledged_size < 0 or size == self._memory.size:
+        head = appending.locked_head
+        if self._acknowledged_size <= 0 or head.frontier == self._memory.frontier:
             return False
-        if size < self._acknowledged_size:
+        if head.size < self._acknowledged_size:
             return True
-        if self._acknowledged_size == 0:
-            return False
-        leaf = known_leaf(appending, self.log, self._acknowledged_size - 1)  # type: ignore[arg-type]
+        leaf = known_leaf(appending, self.log, self._acknowledged_size - 1)
         return leaf != self._acknowledged_leaf
 
     def _committed(self, result: Result) -> None:

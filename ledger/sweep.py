@@ -79,8 +79,4 @@ class Sweep:
                 clock_us = changing.clock_us()
         time = self._sequencer.time(log.tenant)
         now_us = time.reading_us(head_us=head_us, clock_us=clock_us)
-        return [
-            text(row[1])
-            for row in rows
-            if number(row[8]) <= now_us and not (row[7] == "" and number(row[6]) > now_us)
-        ]
+        return [text(row[1]) for row in rows if number(row[8]) <= now_us]

@@ -15,11 +15,11 @@ class LeaseRows:
     """Writes leases."""
 
     def write(self, changing: Changing, touched: Touched) -> None:
-        """One row for each run of the batch that ever had a lease."""
-        rows: list[Row] = []
-        for run, _ in touched.draft.touched_runs():
-            if run.lease.token:
-                rows.append(lease_row(touched.log, run))
+        """One row for each run of the batch that ever had a lease, swept ones included: a renewal
+        leaves `due_us` behind, and the sweep that finds nothing due moves it on."""
+        runs = {run.run_id: run for run, _ in touched.draft.touched_runs()}
+        runs |= {run.run_id: run for run in touched.draft.reassessed.values()}
+        rows = [lease_row(touched.log, run) for run in runs.values() if run.lease.token]
         changing.upsert(LEASES, rows)
 
 

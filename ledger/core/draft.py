@@ -106,6 +106,7 @@ class Draft:
         self.settle_margin_us = settle_margin_us
         self.placed: list[Placed] = []
         self.runs: dict[str, Run | None] = {}
+        self.reassessed: dict[str, Run] = {}
         self._touched: dict[str, set[str]] = {}
         self.touched_claims: dict[tuple[str, str], Claim] = {}
         self.touched_tools: set[tuple[str, str]] = set()

@@ -80,5 +80,6 @@ def decide(draft: Draft, request: Request, *, earlier: int | None) -> Answer:
             run = draft.run(command.run)
             if run is not None:
                 settle_dead(draft, run)
+                draft.reassessed[run.run_id] = run
             return Swept()
     assert_never(command)

@@ -16,13 +16,20 @@ from ledger.core.log import Log
 from ledger.core.merkle import EMPTY_FRONTIER, Frontier, leaf_hash
 from ledger.core.proof_check import ProofInvalid, verify_consistency
 from ledger.core.proving import consistency_proof
-from ledger.core.tiles import TileNodes
+from ledger.core.tiles import (
+    TILE_WIDTH,
+    TileId,
+    TileNodes,
+    grow,
+    tile_width,
+    tiles_to_read,
+)
 from ledger.store.interface import Reading
 from ledger.store.rows import blob, number
 from ledger.store.tables import ENTRIES
 from ledger.store_tiles import StoreTiles, TileGone, stored_frontier
 
-_PAGE: Final = 1_000
+_PAGE: Final = 4 * TILE_WIDTH
 _INDEX: Final = ENTRIES.names.index("idx")
 _ENTRY: Final = ENTRIES.names.index("entry")
 _LEAF: Final = ENTRIES.names.index("leaf")
@@ -47,29 +54,58 @@ def checked_head(reading: Reading, log: Log, mark: Checkpoint) -> Checkpoint:
     Raises `HeadRefused`. The log is at least as long as the mark.
     """
     head = reading.head(log.number)
-    nodes = TileNodes(StoreTiles(reading, log=log.number), size=head.size)
-    signed = _signed_frontier(nodes, mark)
-    grown = _grown(reading, log, signed, size=head.size)
-    if _head_root(head.frontier, head.size) != grown.root():
+    tiles = StoreTiles(reading, log=log.number)
+    nodes = TileNodes(tiles, size=head.size)
+    grown = _Grown(tiles, _signed_frontier(nodes, mark))
+    for leaves in _leaves(reading, log, start=mark.size, size=head.size):
+        grown.add(leaves)
+    root = grown.frontier.root()
+    if _head_root(head.frontier, head.size) != root:
         raise HeadRefused("the head row's tree is not the tree of the entries' bytes")
-    now = Checkpoint(log.origin, head.size, grown.root())
     try:
-        proof = consistency_proof(mark.size, now.size, nodes)
+        proof = consistency_proof(mark.size, head.size, nodes)
         verify_consistency(
-            old_size=mark.size,
-            new_size=now.size,
-            old_root=mark.root,
-            new_root=now.root,
-            proof=proof,
+            old_size=mark.size, new_size=head.size, old_root=mark.root, new_root=root, proof=proof
         )
     except (ProofInvalid, TileGone) as fault:
         raise HeadRefused(f"the stored tiles prove nothing: {fault}") from None
-    return now
+    return Checkpoint(log.origin, head.size, root)
 
 
 def root_at(reading: Reading, log: Log, *, size: int) -> bytes:
     """The root of the log's first `size` entries, from their bytes alone. Raises `HeadRefused`."""
-    return _grown(reading, log, EMPTY_FRONTIER, size=size).root()
+    frontier = EMPTY_FRONTIER
+    for leaves in _leaves(reading, log, start=0, size=size):
+        frontier = frontier.extend(leaves)
+    return frontier.root()
+
+
+class _Grown:
+    """The tree above the mark, made anew, and every tile that it completes or extends compared."""
+
+    def __init__(self, tiles: StoreTiles, frontier: Frontier) -> None:
+        self.frontier = frontier
+        self._tiles = tiles
+        self._open: dict[TileId, bytes] = {}
+
+    def add(self, leaves: list[bytes]) -> None:
+        size = self.frontier.size
+        for tile_id in tiles_to_read(size=size, added=len(leaves)):
+            if tile_id not in self._open:
+                self._open[tile_id] = self._stored(tile_id, tile_width(tile_id, size=size))
+        growth = grow(self.frontier, leaves, self._open)
+        for tile in growth.tiles:
+            if self._stored(tile.id, tile.width) != tile.hashes:
+                raise HeadRefused(f"tile {tile.id.level}/{tile.id.index} is not the entries' tile")
+        # Level 0 is aligned after the first page, so only tiles of higher levels stay open.
+        self._open = {tile.id: tile.hashes for tile in growth.tiles}
+        self.frontier = growth.frontier
+
+    def _stored(self, tile_id: TileId, width: int) -> bytes:
+        try:
+            return self._tiles.tile(level=tile_id.level, index=tile_id.index, width=width)
+        except TileGone as fault:
+            raise HeadRefused(str(fault)) from None
 
 
 def _signed_frontier(nodes: TileNodes, mark: Checkpoint) -> Frontier:
@@ -83,12 +119,6 @@ def _signed_frontier(nodes: TileNodes, mark: Checkpoint) -> Frontier:
     return frontier
 
 
-def _grown(reading: Reading, log: Log, frontier: Frontier, *, size: int) -> Frontier:
-    for leaves in _leaves(reading, log, start=frontier.size, size=size):
-        frontier = frontier.extend(leaves)
-    return frontier
-
-
 def _leaves(reading: Reading, log: Log, *, start: int, size: int) -> Iterator[list[bytes]]:
     while start < size:
         rows = reading.page(
@@ -96,7 +126,7 @@ def _leaves(reading: Reading, log: Log, *, start: int, size: int) -> Iterator[li
             equal={"log": log.number},
             order=("idx",),
             after=(start - 1,),
-            limit=min(_PAGE, size - start),
+            limit=min(_PAGE - start % TILE_WIDTH, size - start),
         )
         leaves: list[bytes] = []
         for at, row in enumerate(rows, start):

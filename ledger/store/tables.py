@@ -25,7 +25,8 @@ class Column:
     null: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+# Compared by identity: each stands here once, and texts are looked up by it on every statement.
+@dataclass(frozen=True, slots=True, eq=False)
 class Table:
     """One table: its columns in row order, and the names of its primary key."""
 

@@ -1,7 +1,7 @@
 """Tenants and their logs: who owns which, and making one.
 
-A log's origin is made once and never changes. A new log has no first entry: it begins at size 0 with
-the empty root.
+A log's origin is made once and never changes. A new log has no first entry: it begins at size 0
+with the empty root.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from ledger.core.ids import Origin, Tenant
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Which log is whose. `key_index_secret` hides keys that may not stand in entries; never shown."""
+    """Which log is whose. `key_index_secret` hides keys that may not stand in entries."""
 
     tenant: Tenant
     number: int

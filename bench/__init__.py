@@ -1,0 +1,1 @@
+"""Benches: how fast the ledger appends, beside what the same database does without it."""

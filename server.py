@@ -129,7 +129,7 @@ class Rooms:
         """Ledger time as readers are shown it, by this host's clock."""
         clock_us = time.time_ns() // 1_000
         ledger_time = self.sequencer.time(log.tenant)
-        return ledger_time.reading_us(head_us=head.time_us, clock_us=clock_us)
+        return ledger_time.now_us(head_us=head.time_us, clock_us=clock_us)
 
 
 @contextlib.asynccontextmanager

@@ -38,9 +38,8 @@ class LedgerTime:
         self._monotonic_us = monotonic_us
         self._on_alarm = on_alarm
         self._lock = Lock()
-        self._base_us = -1
-        self._base_head_us = 0
-        self._base_size = -1
+        self._base_us = 0
+        self._base_head_us = -1
         self._accepted_us = 0
 
     def accept(self, ahead_us: int) -> None:
@@ -48,45 +47,32 @@ class LedgerTime:
         with self._lock:
             self._accepted_us = ahead_us
 
-    def now_us(self, *, head_us: int, clock_us: int, size: int) -> int:
-        """Ledger time for an append, given the head's last time and the clock under its lock."""
-        with self._lock:
-            return self._judge(head_us=head_us, clock_us=clock_us, remember=True)
+    def now_us(self, *, head_us: int, clock_us: int) -> int:
+        """Ledger time, given the head's last time and the database's clock, both just read.
 
-    def reading_us(self, *, head_us: int, clock_us: int) -> int:
-        """The same rule without the head's lock, for renewals and for what readers are shown."""
+        For appends they are read under the head's lock; renewals and readers follow the same rule
+        without it. Every reading is the base of the next one, whether the clock was believed or
+        bridged: time goes on from here even if nothing is appended.
+        """
         with self._lock:
-            return self._judge(head_us=head_us, clock_us=clock_us, remember=False)
-
-    def appended(self, *, time_us: int, size: int) -> None:
-        """The head now has that time."""
-        with self._lock:
-            self._base_us = self._monotonic_us()
-            self._base_head_us = time_us
-            self._base_size = size
-
-    def _judge(self, *, head_us: int, clock_us: int, remember: bool) -> int:
-        monotonic_us = self._monotonic_us()
-        if self._base_us < 0:
-            # A replica without a base takes the database's clock.
-            now_us = max(clock_us, head_us)
-            self._remember(monotonic_us, now_us)
+            now_us = self._judge(head_us=head_us, clock_us=clock_us)
+            self._base_head_us = now_us
             return now_us
-        bridged_us = max(head_us, self._base_head_us + monotonic_us - self._base_us)
+
+    def _judge(self, *, head_us: int, clock_us: int) -> int:
+        monotonic_us = self._monotonic_us()
+        elapsed_us, self._base_us = monotonic_us - self._base_us, monotonic_us
+        if self._base_head_us < 0:
+            # A replica without a base takes the database's clock.
+            return max(clock_us, head_us)
+        bridged_us = max(head_us, self._base_head_us + elapsed_us)
         if clock_us < head_us:
             self._alarm(clock_us - head_us, bridged_us)
             return bridged_us
         if clock_us > bridged_us + self._ahead_max_us and clock_us > self._accepted_us:
             self._alarm(clock_us - bridged_us, bridged_us)
             return bridged_us
-        now_us = max(clock_us, head_us)
-        if remember:
-            self._remember(monotonic_us, now_us)
-        return now_us
-
-    def _remember(self, monotonic_us: int, now_us: int) -> None:
-        self._base_us = monotonic_us
-        self._base_head_us = now_us
+        return max(clock_us, head_us)
 
     def _alarm(self, off_us: int, bridged_us: int) -> None:
         self._on_alarm(ClockAlarm(off_us, bridged_us))

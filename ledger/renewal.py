@@ -50,9 +50,7 @@ def _renew(
             run=command.run,
         )
     leases = changing.get(LEASES, [key], lock=True)
-    now_us = time.reading_us(
-        head_us=changing.head(log.number).time_us, clock_us=changing.clock_us()
-    )
+    now_us = time.now_us(head_us=changing.head(log.number).time_us, clock_us=changing.clock_us())
     refused = _refusal(runs[0], leases[0] if leases else None, command, now_us)
     if refused is not None:
         return refused

@@ -246,9 +246,7 @@ class LogSequencer:
                 if self._is_rewound(appending):
                     self._broken = FailureKind.HISTORY_REWOUND
                     return [Failure(FailureKind.HISTORY_REWOUND)] * len(requests)
-                now_us = self._time.now_us(
-                    head_us=head.time_us, clock_us=appending.locked_clock_us, size=head.size
-                )
+                now_us = self._time.now_us(head_us=head.time_us, clock_us=appending.locked_clock_us)
                 batch = Batch(
                     appending,
                     self.log,
@@ -281,7 +279,6 @@ class LogSequencer:
         if result.appended:
             self._acknowledged_size = result.size
             self._acknowledged_leaf = result.last_leaf
-            self._time.appended(time_us=result.time_us, size=result.size)
             self._on_commit(self.log, result.size)
 
     def _after_unclear_commit(

@@ -78,5 +78,5 @@ class Sweep:
             with self._store.change() as changing:
                 clock_us = changing.clock_us()
         time = self._sequencer.time(log.tenant)
-        now_us = time.reading_us(head_us=head_us, clock_us=clock_us)
+        now_us = time.now_us(head_us=head_us, clock_us=clock_us)
         return [text(row[1]) for row in rows if number(row[8]) <= now_us]

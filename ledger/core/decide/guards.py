@@ -19,6 +19,13 @@ def open_run(draft: Draft, run_id: str) -> Run | Refused:
         return run_not_found(run_id)
     if run.is_closed:
         return run_closed(run)
+    if run.not_understood:
+        return Refused(
+            Reason.WRONG_STATE,
+            "The run holds entries of a type that this server does not understand. Nothing was "
+            "recorded. Drive it through a server of the newer release.",
+            run=run.run_id,
+        )
     return run
 
 
@@ -48,13 +55,6 @@ def driven_run(draft: Draft, run_id: str, *, token: int, process: str) -> Run | 
     run = open_run(draft, run_id)
     if isinstance(run, Refused):
         return run
-    if run.not_understood:
-        return Refused(
-            Reason.WRONG_STATE,
-            "The run holds entries of a type that this server does not understand. Nothing was "
-            "recorded. Drive it through a server of the newer release.",
-            run=run.run_id,
-        )
     lease = run.lease
     if token != lease.token:
         return stale_lease(run)
@@ -93,15 +93,20 @@ def settle_dead(draft: Draft, run: Run) -> None:
 
     The one rule that every caller shares, the sweep included: whoever meets it first does it.
     """
-    if run.is_closed:
+    if run.is_closed or run.not_understood:
         return
-    lease = run.lease
-    if lease.token and lease.ended is LeaseEnd.NOT_ENDED and lease.expires_us <= draft.now_us:
-        draft.record_own(run, events.LeaseExpired(token=lease.token))
+    _expire(draft, run)
     for step in run.in_state(StepState.STARTED):
         if run.holder_is_dead(step, draft.now_us):
             abandon_attempt(draft, run, step, cause="holder_dead")
     close_if_cancelled(draft, run)
+
+
+def _expire(draft: Draft, run: Run) -> None:
+    """Once per token, even when operation deadlines are still ahead (rules, section 2)."""
+    lease = run.lease
+    if lease.token and lease.ended is LeaseEnd.NOT_ENDED and lease.expires_us <= draft.now_us:
+        draft.record_own(run, events.LeaseExpired(token=lease.token))
 
 
 def abandon_started(draft: Draft, run: Run, *, cause: str) -> None:
@@ -135,6 +140,7 @@ def close_if_cancelled(draft: Draft, run: Run) -> bool:
         return False
     if run.lease.is_live(draft.now_us) or run.open_states[StepState.STARTED]:
         return False
+    _expire(draft, run)
     for step in run.in_state(StepState.PLANNED):
         draft.record_own(run, events.StepWithdrawn(step=step.id, reason="cancelled"))
     draft.record_own(run, events.RunClosed(status=RunStatus.CANCELLED, reason="cancel_requested"))

@@ -73,10 +73,12 @@ def decide_cancel(draft: Draft, command: RequestCancel) -> Answer:
 
 def decide_close(draft: Draft, command: CloseRun) -> Answer:
     """Refused while a step is started; withdraws what is planned; COMPLETED needs no unknown."""
+    met = draft.run(command.run)
+    if met is not None:
+        settle_dead(draft, met)
     run = driven_run(draft, command.run, token=command.token, process=command.process)
     if isinstance(run, Refused):
         return run
-    settle_dead(draft, run)
     started = run.in_state(StepState.STARTED)
     if started:
         return Refused(

@@ -31,6 +31,9 @@ class EarlierStart:
 
 def decide_start(draft: Draft, command: StartStep, *, earlier: EarlierStart | None) -> Answer:
     """A directive. Appends `step.started` exactly when the answer is a fresh EXECUTE."""
+    met = draft.run(command.run)
+    if met is not None:
+        settle_dead(draft, met)
     if earlier is not None:
         repeated = _repeated(draft, command, earlier)
         if repeated is not None:
@@ -39,7 +42,6 @@ def decide_start(draft: Draft, command: StartStep, *, earlier: EarlierStart | No
     if isinstance(found, Refused):
         return StartRefused(found, _cancel_requested(draft, command.run))
     run = found
-    settle_dead(draft, run)
     for check in (_step_itself, _own_state, _cancelled, _key, _twins, _supersedes, _after):
         answer = check(draft, run, command)
         if answer is not None:

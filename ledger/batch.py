@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import time_ns
 
 from ledger.committed import Committed, Earlier, Memory
@@ -16,8 +16,12 @@ from ledger.core.answers import (
     Answer,
     Answered,
     Appended,
+    Completed,
     Execute,
     LeaseGranted,
+    Marked,
+    Planned,
+    Withdrawn,
     keep_answer,
     kept_answer,
 )
@@ -30,7 +34,7 @@ from ledger.core.commands import (
     SweepRun,
     allowing_role,
 )
-from ledger.core.decide import decide
+from ledger.core.decide import Before, decide
 from ledger.core.draft import Draft
 from ledger.core.entry import read_entry
 from ledger.core.errors import InvariantViolation
@@ -45,6 +49,8 @@ from ledger.store.interface import Appending
 from ledger.store.rows import blob
 from ledger.store.tables import ENTRIES, PAYLOADS, REQUESTS, SUBJECTS, TILES, Row
 from ledger.vault import Gone, Prepared, Sealed, Vault
+
+_TELLS_CANCEL = (Planned, Completed, Marked, Withdrawn)
 
 
 @dataclass(slots=True)
@@ -134,11 +140,12 @@ class Batch:
                 return repeated
         self._draft.begin(request, role or Role.ADMIN, one.refs())
         placed_before = len(self._draft.placed)
-        answer = decide(
-            self._draft, request, earlier=None if earlier is None else earlier.first_index
-        )
+        before = None
+        if earlier is not None:
+            before = Before(earlier.first_index, kept_answer(earlier.answer))
+        answer = decide(self._draft, request, before=before)
         outcome = _Outcome(request, answer)
-        if earlier is not None and _tells_of_before(answer):
+        if before is not None and _tells_of(before.answer, answer):
             outcome.earlier = earlier
         if self._draft.recorded_for_request:
             self._note_recorded(outcome, placed_before)
@@ -171,7 +178,16 @@ class Batch:
             return None
         if not self._same_payloads(one, earlier):
             return _Outcome(request, _request_reused(request))
-        return _Outcome(request, kept_answer(earlier.answer), earlier=earlier)
+        return _Outcome(request, self._as_of_now(request, earlier), earlier=earlier)
+
+    def _as_of_now(self, request: Request, earlier: Earlier) -> Answer:
+        """The kept answer; only whether the run was asked to stop is told as it is now, for every
+        later answer to a holder tells it (contract, section 4)."""
+        answer = kept_answer(earlier.answer)
+        run = self._draft.run(getattr(request.command, "run", ""))
+        if run is not None and run.cancel_requested and isinstance(answer, _TELLS_CANCEL):
+            return replace(answer, cancel_requested=True)
+        return answer
 
     def _same_payloads(self, one: Prepared, earlier: Earlier) -> bool:
         """Payloads of a repeated request are compared by recomputing the stored commitments.
@@ -180,15 +196,13 @@ class Batch:
         stand in the order of the command.
         """
         command = one.request.command
-        if not one.sealed:
-            return True
         if isinstance(command, PlanSteps):
             return self._same_plan(one, command)
-        refs = self._payload_ids(earlier.append.index)
+        refs = self._payloads_of(earlier.append.index)
         given = list(one.sealed.values())
-        return len(refs) == len(given) and all(
+        return [name for name, _ in refs] == [sealed.ref.name for sealed in given] and all(
             self._is_same(payload_id, sealed)
-            for payload_id, sealed in zip(refs, given, strict=True)
+            for (_, payload_id), sealed in zip(refs, given, strict=True)
         )
 
     def _same_plan(self, one: Prepared, command: PlanSteps) -> bool:
@@ -212,15 +226,16 @@ class Batch:
         opened = self._vault.open(self._appending, self._log, payload_id)
         return isinstance(opened, Gone) or opened.content == sealed.payload.content
 
-    def _payload_ids(self, index: int) -> list[str]:
+    def _payloads_of(self, index: int) -> list[tuple[str, str]]:
+        """(name, id) of the payloads that an entry names, one of this batch included."""
         before = self._frontier.size
         if index >= before:
-            return [ref.id for ref in self._draft.placed[index - before].event.payloads]
+            return [(ref.name, ref.id) for ref in self._draft.placed[index - before].event.payloads]
         row = self._appending.get(ENTRIES, [(self._log.number, index)])[0]
         payloads = read_entry(blob(row[5])).event["payloads"]
         if not isinstance(payloads, list):
             raise InvariantViolation("a stored entry has no payload list")
-        return [str(ref["id"]) for ref in payloads if isinstance(ref, dict)]
+        return [(str(ref["name"]), str(ref["id"])) for ref in payloads if isinstance(ref, dict)]
 
     # Chaining and writing
 
@@ -351,9 +366,11 @@ class Batch:
         return Result(answers, size, last, self._draft.now_us, bool(chained.leaves))
 
 
-def _tells_of_before(answer: Answer) -> bool:
+def _tells_of(before: Answer, answer: Answer) -> bool:
     """Whether an answer decided by the present state repeats what its request recorded before."""
-    return isinstance(answer, LeaseGranted) or (isinstance(answer, Execute) and answer.replayed)
+    if isinstance(answer, LeaseGranted):
+        return isinstance(before, LeaseGranted) and before.token == answer.token
+    return isinstance(answer, Execute) and answer.replayed
 
 
 def _role_missing(request: Request) -> Refused:

@@ -388,12 +388,15 @@ class Request:
 def allowing_role(command: Command, caller: Caller) -> Role | None:
     """The role that allows `caller` this command (rules, section 1), or None.
 
-    `confirm` decides only as a principal of kind `confirmer`.
+    `confirm` decides only as a principal of kind `confirmer`, and a runtime never decides whatever
+    roles it was given (contract, section 4).
     """
     for role in command.roles:
         if role not in caller.roles:
             continue
         if role is Role.CONFIRM and caller.kind is not ActorKind.CONFIRMER:
+            continue
+        if isinstance(command, Reconcile) and caller.kind is ActorKind.RUNTIME:
             continue
         return role
     return None

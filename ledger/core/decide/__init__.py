@@ -7,9 +7,10 @@ refused: it is a fact that the command only met first.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import assert_never
 
-from ledger.core.answers import Answer, Swept
+from ledger.core.answers import Answer, LeaseGranted, Swept
 from ledger.core.commands import (
     AcquireLease,
     AllowDowngrade,
@@ -36,21 +37,33 @@ from ledger.core.decide.reports import decide_complete, decide_evidence, decide_
 from ledger.core.decide.runs import decide_cancel, decide_close, decide_downgrade, decide_open
 from ledger.core.decide.start import EarlierStart, decide_start
 from ledger.core.draft import Draft
+from ledger.core.errors import InvariantViolation
 
 
-def decide(draft: Draft, request: Request, *, earlier: int | None) -> Answer:
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a request id appended before: the index of its first entry, and the answer given."""
+
+    index: int
+    answer: Answer
+
+
+def decide(draft: Draft, request: Request, *, before: Before | None) -> Answer:
     """The answer to one command, its events recorded in `draft`.
 
-    `earlier` is the index of the first entry that this request id appended before, for the two
-    commands that are then decided by the present state (StartStep, AcquireLease); None otherwise.
-    `draft.begin` was called for the request.
+    `before` is what this request id appended before, for the two commands that are then decided by
+    the present state (StartStep, AcquireLease); None otherwise. `draft.begin` was called for the
+    request.
     """
     command = request.command
     match command:
         case OpenRun():
             return decide_open(draft, command)
         case AcquireLease():
-            return decide_acquire(draft, command, repeated=earlier is not None)
+            granted = before.answer if before is not None else None
+            if granted is not None and not isinstance(granted, LeaseGranted):
+                raise InvariantViolation("an AcquireLease appended something but gave no lease")
+            return decide_acquire(draft, command, before=granted)
         case ReleaseLease():
             return decide_release(draft, command)
         case BreakLease():
@@ -58,7 +71,7 @@ def decide(draft: Draft, request: Request, *, earlier: int | None) -> Answer:
         case PlanSteps():
             return decide_plan(draft, command)
         case StartStep():
-            start = None if earlier is None else EarlierStart(earlier)
+            start = None if before is None else EarlierStart(before.index)
             return decide_start(draft, command, earlier=start)
         case CompleteStep():
             return decide_complete(draft, command)

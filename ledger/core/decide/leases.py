@@ -20,11 +20,12 @@ from ledger.core.times import format_time
 from ledger.core.vocabulary import LeaseEnd
 
 
-def decide_acquire(draft: Draft, command: AcquireLease, *, repeated: bool) -> Answer:
+def decide_acquire(draft: Draft, command: AcquireLease, *, before: LeaseGranted | None) -> Answer:
     """A token one higher than any before, unless somebody holds the run.
 
-    `repeated`: this request id acquired a lease before. It is answered from the present state, and
-    never with a second lease.
+    `before` is the lease that this request id acquired. It is answered again to the same process
+    while its token is newest, ended or not; otherwise the present state answers, and never with a
+    second lease.
     """
     run = open_run(draft, command.run)
     if isinstance(run, Refused):
@@ -33,8 +34,11 @@ def decide_acquire(draft: Draft, command: AcquireLease, *, repeated: bool) -> An
     if run.is_closed:
         return run_closed(run)
     lease = run.lease
+    same_process = lease.process == command.process
+    if before is not None and before.token == lease.token and same_process:
+        return granted(draft, run)
     if lease.is_live(draft.now_us):
-        if lease.process == command.process:
+        if same_process:
             return granted(draft, run)
         return Refused(
             Reason.LEASE_HELD,
@@ -43,7 +47,7 @@ def decide_acquire(draft: Draft, command: AcquireLease, *, repeated: bool) -> An
             run=run.run_id,
             details={"holder": lease.holder, "until": format_time(lease.expires_us)},
         )
-    if repeated:
+    if before is not None:
         return Refused(
             Reason.ACQUIRE_ALREADY_USED,
             "The lease that this request acquired has ended. Nothing was recorded. Acquire again "

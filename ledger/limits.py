@@ -24,6 +24,8 @@ class Limits:
     after_max: int = commands.AFTER_MAX
     evidence_max: int = commands.EVIDENCE_MAX
     labels_max: int = commands.LABELS_MAX
+    answer_bytes_max: int = 3 * MEBIBYTE
+    """Payloads in one answer: with it, gRPC clients take an answer at their default of 4 MiB."""
     page_max: int = 1_000
     page_default: int = 100
     streams_max: int = 100

@@ -75,6 +75,7 @@ class Settings(BaseSettings):
     after_max: int = Field(default=_LIMITS.after_max, ge=0, le=64)
     evidence_max: int = Field(default=_LIMITS.evidence_max, ge=1, le=32)
     labels_max: int = Field(default=_LIMITS.labels_max, ge=0, le=16)
+    answer_bytes_max: int = Field(default=_LIMITS.answer_bytes_max, ge=64 << 10, le=256 << 20)
     page_max: int = Field(default=_LIMITS.page_max, ge=1, le=10_000)
     page_default: int = Field(default=_LIMITS.page_default, ge=1, le=10_000)
     streams_max: int = Field(default=_LIMITS.streams_max, ge=1, le=10_000)

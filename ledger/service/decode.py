@@ -1,6 +1,6 @@
 """Bytes of a request to commands, whatever door they came through.
 
-Order of the checks: protobuf form, the fields, the whole size, unknown fields. A fault names its
+Order of the checks: protobuf form, unknown fields, the fields, the whole size. A fault names its
 field as the client wrote it (`steps[3].arguments.content`; in Submit
 `commands[5].plan_steps.steps[3].arguments.content`).
 """
@@ -75,19 +75,19 @@ IN_SUBMIT: Final = {
 def parse(kind: type[_Message], octets: bytes, *, bytes_max: int) -> _Message:
     """A message without unknown fields. Raises `Malformed` with the path of what is wrong."""
     message = _parse_loosely(kind, octets)
-    _require_size(kind, octets, bytes_max)
     if _drop_unknown(message):
         raise first_fault(octets, kind) or _unnamed_fault()
+    _require_size(kind, octets, bytes_max)
     return message
 
 
 def decode_unary(method: Method, octets: bytes, asking: Asking) -> Decoded:
     """The command of a unary call. Raises `Malformed`."""
     message = _parse_loosely(method.message, octets)
-    decoded = _decode(method, message, len(octets), asking)
-    _require_size(method.message, octets, asking.limits.message_bytes_max)
     if _drop_unknown(message):
         raise first_fault(octets, method.message) or _unnamed_fault()
+    decoded = _decode(method, message, len(octets), asking)
+    _require_size(method.message, octets, asking.limits.message_bytes_max)
     return decoded
 
 

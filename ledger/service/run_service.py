@@ -78,7 +78,7 @@ class RunCalls:
             message.page_size, message.page_token, _BY_ORDINAL, default=house.limits.page_max
         )
         log = await house.log_of(call)
-        bytes_max = house.limits.message_bytes_max
+        bytes_max = house.limits.answer_bytes_max
         found = answered(
             await house.read(
                 lambda: house.runs.resume(

@@ -100,7 +100,7 @@ class Submitter:
         indexes = [one.answered.append.index for one in wanted if one.answered.append]
         receipts = self._house.entries.receipts(log, indexes) if indexes else {}
         found: dict[int, Extras | Status] = {}
-        room = self._house.limits.message_bytes_max
+        room = self._house.limits.answer_bytes_max
         for one in asked:
             extras = self._read_one(call, log, one, receipts)
             room -= len(extras.content.content) + len(extras.receipt)

@@ -8,15 +8,39 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 import grpc
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 _START_S = 30.0
 _STOP_S = 30.0
+
+
+class Process(Protocol):
+    """What is asked of a server's process; `subprocess.Popen` has it."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    @property
+    def returncode(self) -> int | None:
+        """How it ended, negative for a signal; None before that was seen."""
+
+    def poll(self) -> int | None:
+        """Looks whether it has ended."""
+
+    def wait(self, timeout: float) -> int:
+        """Waits until it has ended."""
+
+    def send_signal(self, number: int, /) -> None:
+        """Sends a signal, unless it has ended."""
+
+    def kill(self) -> None:
+        """Sends SIGKILL."""
 
 
 class LedgerServer:
@@ -28,7 +52,7 @@ class LedgerServer:
         self.folder = folder
         self._store = store_url
         self._settings = dict(settings or {})
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._listen = "127.0.0.1:0"
         self._starts = 0
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,16 +97,20 @@ class LedgerServer:
             **({"LEDGER_STORE": self._store} if self._store else {}),
             **self._settings,
         }
-        with (self.folder / f"log-{self._starts}").open("wb") as log:
-            self._process = subprocess.Popen(
+        self._process = self.spawn(environment, self.folder / f"log-{self._starts}")
+        return ready
+
+    def spawn(self, environment: Mapping[str, str], log: Path) -> Process:
+        """Makes the process. A test that needs another kind of process makes it here."""
+        with log.open("wb") as opened:
+            return subprocess.Popen(
                 [sys.executable, "-m", "server"],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=opened,
                 stderr=subprocess.STDOUT,
             )
-        return ready
 
     def wait(self) -> int:
         """Waits until it ends by itself, and answers its exit status."""
@@ -113,6 +141,11 @@ class LedgerServer:
         if self._process is not None:
             self.kill()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and neither stopped nor killed since."""
+        return self._process is not None
+
     def log(self) -> str:
         """Everything it printed since its last start."""
         return (self.folder / f"log-{self._starts}").read_text(encoding="utf-8", errors="replace")
@@ -127,13 +160,3 @@ class LedgerServer:
 
     def __repr__(self) -> str:
         return f"LedgerServer({self.address})"
-
-
-@pytest.fixture
-def running_server(store_url: str, tmp_path: Path) -> Iterator[LedgerServer]:
-    """A server that serves, on each store; it makes the tables itself."""
-    server = LedgerServer(tmp_path / "server", store_url)
-    try:
-        yield server.start()
-    finally:
-        server.close()

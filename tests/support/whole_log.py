@@ -1,0 +1,84 @@
+"""The whole log of a running server, verified from what it answers and nothing else."""
+
+from __future__ import annotations
+
+from ledger.core.entry import Entry, read_entry
+from ledger.core.merkle import Frontier
+from ledger.core.proof_check import verify_consistency, verify_inclusion
+from ledger.v1 import log_service_pb2 as log_pb
+from tests.support.calls import Calls
+from tests.support.server_process import LedgerServer
+
+
+def entries_of(calls: Calls) -> list[Entry]:
+    """Every entry, read in pages, each checked as a reader must (formats, section 1)."""
+    found: list[Entry] = []
+    while True:
+        page = calls.call("ListEntries", log_pb.ListEntriesRequest(start=len(found), page_size=500))
+        for answered in page.entries:
+            assert answered.index == len(found)
+            found.append(read_entry(answered.entry, index=len(found)))
+        if len(found) >= page.size:
+            return found
+
+
+def verify_whole_log(server: LedgerServer) -> list[Entry]:
+    """Index, origin, time, run chains, request parts and tree of every entry."""
+    calls = Calls(server, "admin")
+    try:
+        entries = entries_of(calls)
+        _verify_chains(entries)
+        _verify_tree(calls, entries)
+    finally:
+        calls.close()
+    return entries
+
+
+def _verify_chains(entries: list[Entry]) -> None:
+    heads: dict[str, Entry] = {}
+    parts: set[tuple[str, str, int]] = set()
+    last_us = 0
+    for entry in entries:
+        assert entry.origin == entries[0].origin
+        assert entry.recorded_at_us >= last_us
+        last_us = entry.recorded_at_us
+        before = heads.get(entry.run_id)
+        assert entry.version == (0 if before is None else before.version + 1)
+        assert entry.prev == (None if before is None else before.leaf_hash)
+        heads[entry.run_id] = entry
+        event = entry.event
+        assert isinstance(event["actor"], dict)
+        assert isinstance(event["request"], dict)
+        request = event["request"]
+        assert isinstance(request["part"], int)
+        part = (str(event["actor"]["id"]), str(request["id"]), request["part"])
+        assert part not in parts, "an event was recorded twice"
+        parts.add(part)
+
+
+def _verify_tree(calls: Calls, entries: list[Entry]) -> None:
+    if not entries:
+        return
+    size = len(entries)
+    frontier = Frontier().extend(entry.leaf_hash for entry in entries)
+    for index in {0, size // 2, size - 1}:
+        asked = log_pb.GetInclusionProofRequest(index=index, tree_size=size)
+        proof = calls.call("GetInclusionProof", asked)
+        assert proof.root == frontier.root()
+        verify_inclusion(
+            leaf=entries[index].leaf_hash,
+            index=index,
+            size=size,
+            proof=list(proof.hashes),
+            root=frontier.root(),
+        )
+    old = size // 2
+    if old:
+        asked_old = log_pb.GetConsistencyProofRequest(old_size=old, new_size=size)
+        verify_consistency(
+            old_size=old,
+            old_root=Frontier().extend(e.leaf_hash for e in entries[:old]).root(),
+            new_size=size,
+            new_root=frontier.root(),
+            proof=list(calls.call("GetConsistencyProof", asked_old).hashes),
+        )

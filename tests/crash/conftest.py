@@ -1,0 +1,42 @@
+"""Servers for deaths: `nursery` forks them, `mortal` is one on each store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.mortal_server import MortalServer, Nursery
+
+NewServer = Callable[..., MortalServer]
+"""Called with a store's address, and settings by their variables' names; not started."""
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def new_server(nursery: Nursery, tmp_path: Path) -> Iterator[NewServer]:
+    made: list[MortalServer] = []
+
+    def make(store_url: str, **settings: str) -> MortalServer:
+        folder = tmp_path / f"server-{len(made)}"
+        made.append(MortalServer(nursery, folder, store_url, settings=settings))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.close()
+
+
+@pytest.fixture
+def mortal(new_server: NewServer, store_url: str) -> MortalServer:
+    """A server that serves, on each store in turn."""
+    server = new_server(store_url)
+    server.start()
+    return server

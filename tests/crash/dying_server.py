@@ -1,0 +1,141 @@
+"""The real server in children that can be told to die, or to wait, at one statement of an append.
+
+    python -m tests.crash.dying_server
+
+Reads orders from standard input, one JSON object a line, and answers each with one line. The
+modules are loaded once and every server is a fork that runs `python -m server`'s own code, because
+a death at every statement needs hundreds of starts. Ends with its input and takes its children
+along.
+
+A server looks for the file `LEDGER_TRIAL_FOLDER/order` at each statement of a writing thread. The
+statement that finds it is the first; what it says (`order_at`) is done at the statement of that
+number. Every statement under an order is listed in the file `seen`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from ledger.store import opening
+from ledger.store.interface import Store
+from ledger.store.settings import Moment, StoreSettings
+
+FOLDER_VARIABLE: Final = "LEDGER_TRIAL_FOLDER"
+_PARENT_DEATH_SIGNAL: Final = 1
+_WAIT_S: Final = 60.0
+
+
+class Trial:
+    """What happens at the statements of the writing threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._order = folder / "order"
+        self._seen = folder / "seen"
+        self._reached = folder / "reached"
+        self._go_on = folder / "go-on"
+        self._at = 0
+        self._moment = ""
+        self._act = ""
+        self._count = 0
+
+    def observe(self, moment: Moment, kind: str) -> None:
+        """Called by the store around every statement."""
+        if not threading.current_thread().name.startswith("sequencer-"):
+            return
+        self._take_order()
+        if not self._act:
+            return
+        if moment == "before":
+            self._count += 1
+        with self._seen.open("a", encoding="ascii") as seen:
+            seen.write(f"{self._count} {moment} {kind}\n")
+        if (self._count, moment) == (self._at, self._moment):
+            self._do()
+
+    def _take_order(self) -> None:
+        try:
+            words = self._order.read_text(encoding="ascii").split()
+        except FileNotFoundError:
+            return
+        self._act, self._at, self._moment = words[0], int(words[1]), words[2]
+        self._count = 0
+        self._order.unlink()
+
+    def _do(self) -> None:
+        act, self._act = self._act, ""
+        if act == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._reached.touch()
+        deadline = time.monotonic() + _WAIT_S
+        while not self._go_on.exists() and time.monotonic() < deadline:
+            time.sleep(0.005)  # pause: between looks for the word to go on
+        self._go_on.unlink()
+
+
+def become_server(order: dict[str, Any]) -> None:
+    """Turns this forked child into the server that `order` describes; never returns."""
+    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    for name in [name for name in os.environ if name.startswith("LEDGER_")]:
+        del os.environ[name]
+    os.environ.update(order["environment"])
+    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for wanted, found in ((0, nothing), (1, log), (2, log)):
+        os.dup2(found, wanted)
+    trial = Trial(Path(os.environ[FOLDER_VARIABLE]))
+    open_as_ever = opening.open_store
+
+    def open_observed(url: str, settings: StoreSettings | None = None) -> Store:
+        assert settings is None, "the composition root has settings of its own to merge with"
+        return open_as_ever(url, StoreSettings(observe=trial.observe))
+
+    opening.open_store = open_observed
+    status = 1
+    try:
+        runpy.run_module("server", run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def main() -> None:
+    """Starts servers and tells how they ended, until the input ends."""
+    import server  # noqa: F401 - loads everything a server needs, before the forks
+
+    running: set[int] = set()
+    for line in sys.stdin:
+        order = json.loads(line)
+        match order["do"]:
+            case "start":
+                pid = os.fork()
+                if pid == 0:
+                    become_server(order)
+                running.add(pid)
+                answer: int | None = pid
+            case "status":
+                ended, status = os.waitpid(order["pid"], os.WNOHANG)
+                if ended:
+                    running.discard(ended)
+                answer = os.waitstatus_to_exitcode(status) if ended else None
+            case other:
+                raise AssertionError(other)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+    for pid in running:
+        os.kill(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Calls that remember what was acknowledged, and the log held against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import grpc
+
+from ledger.core.entry import Entry
+from ledger.v1 import run_service_pb2 as pb
+from ledger.v1 import types_pb2
+from tests.crash.appends import Append
+from tests.support.calls import TIMEOUT_S, Calls
+from tests.support.server_process import LedgerServer
+from tests.support.whole_log import verify_whole_log
+
+
+class Acknowledged:
+    """Every append that was acknowledged to anybody: index and leaf hash."""
+
+    def __init__(self) -> None:
+        self.leaves: dict[int, bytes] = {}
+
+    def hear(self, answer: Any) -> None:
+        """Takes what an answer promises."""
+        for append in _appends_of(answer):
+            known = self.leaves.setdefault(append.index, append.leaf_hash)
+            assert known == append.leaf_hash, "one index was acknowledged with two leaves"
+            assert append.tree_size > append.index
+
+    def verify(self, server: LedgerServer) -> list[Entry]:
+        """Verifies the server's whole log, and that nothing acknowledged is missing from it."""
+        entries = verify_whole_log(server)
+        for index, leaf in self.leaves.items():
+            assert index < len(entries), "an acknowledged entry is missing"
+            assert entries[index].leaf_hash == leaf
+        return entries
+
+
+class WitnessedCalls(Calls):
+    """Calls as one principal, each answer heard."""
+
+    def __init__(
+        self, server: LedgerServer, acknowledged: Acknowledged, principal: str = "runtime"
+    ) -> None:
+        super().__init__(server, principal)
+        self._acknowledged = acknowledged
+
+    def call(self, method: str, message: Any, *, timeout_s: float = TIMEOUT_S) -> Any:
+        """See `Calls.call`."""
+        answer = super().call(method, message, timeout_s=timeout_s)
+        self._acknowledged.hear(answer)
+        return answer
+
+
+class Witness:
+    """A server's log under the eyes of one that keeps every acknowledgement."""
+
+    def __init__(self, server: LedgerServer) -> None:
+        self.server = server
+        self.acknowledged = Acknowledged()
+
+    def calls(self, principal: str = "runtime") -> WitnessedCalls:
+        """New calls; the caller closes them."""
+        return WitnessedCalls(self.server, self.acknowledged, principal)
+
+    def send(self, append: Append, *, timeout_s: float = TIMEOUT_S) -> Any:
+        """Sends an append and answers what came, or the error that came instead."""
+        calls = self.calls(append.principal)
+        try:
+            return calls.call(append.method, append.message, timeout_s=timeout_s)
+        except grpc.RpcError as error:
+            return error
+        finally:
+            calls.close()
+
+    def verify(self) -> list[Entry]:
+        """See `Acknowledged.verify`."""
+        return self.acknowledged.verify(self.server)
+
+    def verify_once(self, append: Append, answer: Any) -> None:
+        """The log holds what the append stands for exactly once, and the answer tells where."""
+        entries = self.verify()
+        for request_id, count in append.entries.items():
+            found = of_request(entries, request_id)
+            assert [part for part, _ in found] == list(range(count))
+        told = {promised.index: promised for promised in _appends_of(answer)}
+        for request_id, count in append.entries.items():
+            last = of_request(entries, request_id)[-1][1]
+            promised = told.pop(last.index, None)
+            if promised is None:
+                assert request_id in append.by_state, "what was appended is not told"
+                continue
+            assert promised.leaf_hash == last.leaf_hash
+            assert promised.entries == count
+            assert promised.tree_size <= len(entries)
+        assert not told, "an append is told that is none"
+
+
+def of_request(entries: list[Entry], request_id: str) -> list[tuple[int, Entry]]:
+    """The entries of a request id with their parts, in the log's order."""
+    found = []
+    for entry in entries:
+        request = entry.event["request"]
+        assert isinstance(request, dict)
+        if request["id"] == request_id and not entry.run_id.startswith("_"):
+            found.append((int(str(request["part"])), entry))
+    return found
+
+
+def _appends_of(answer: Any) -> Iterator[types_pb2.Append]:
+    if isinstance(answer, pb.SubmitResponse):
+        for result in answer.results:
+            which = result.WhichOneof("result")
+            assert which is not None
+            if which != "error":
+                yield from _appends_of(getattr(result, which))
+    elif "append" in answer.DESCRIPTOR.fields_by_name and answer.HasField("append"):
+        yield answer.append
+
+
+UNAVAILABLE: Final = grpc.StatusCode.UNAVAILABLE

@@ -113,6 +113,7 @@ def _lines(windows: Windows, finding: dict[str, Any]) -> list[str]:
 def _folder(given: Path | None) -> Iterator[Path]:
     """The given folder, which stays, or one that goes when it is left."""
     if given is not None:
+        given.mkdir(parents=True, exist_ok=True)
         yield given.absolute()
         return
     with tempfile.TemporaryDirectory(prefix="ledger-bench-") as folder:

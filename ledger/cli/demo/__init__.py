@@ -1,0 +1,1 @@
+"""`ledger demo`: an agent runtime is killed again and again, and every effect happens once."""

@@ -18,7 +18,8 @@ class Claim:
 
     `run` and `step` name the step that last started under the key; `arguments` are the first ones
     ever used with it, and stay. `superseded_by` is the (key, run, step) that took its place, once.
-    `contradicted_by` is the (run, step) whose report contradicts how the key was settled.
+    `contradicted_by` is the (run, step) whose report contradicts how the key was settled, or an
+    earlier owner that was then decided executed.
     """
 
     tool: str

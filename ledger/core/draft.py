@@ -29,7 +29,7 @@ from ledger.core.run_events import (
     SealedRef,
 )
 from ledger.core.step import Arguments, Step
-from ledger.core.vocabulary import Role
+from ledger.core.vocabulary import Role, Verdict
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SYSTEM_DIGEST: Final = "0" * 64
@@ -341,7 +341,10 @@ class Draft:
         elif isinstance(body, events.StepReconciled) and owned:
             claim.follow_decision(step, supersedable=body.supersedable)
         elif isinstance(body, events.StepReconciled):
-            claim.contradicted_by = None
+            # An earlier owner, whose report came after a later one had started under the key. If he
+            # did execute it, the key is spent whatever comes of the later start.
+            executed = body.verdict is Verdict.EXECUTED
+            claim.contradicted_by = (run.run_id, step.id) if executed else None
         elif isinstance(body, events.EvidenceAttached) and body.contradiction:
             claim.contradicted_by = (run.run_id, step.id)
         elif isinstance(body, events.StepReplayed):

@@ -117,7 +117,7 @@ def _check_time(draft: Draft, run: Run, step: Step, command: Reconcile) -> Refus
     if command.verdict is not Verdict.NOT_EXECUTED:
         return None
     from_us = not_executed_from_us(step, settle_margin_us=draft.settle_margin_us)
-    if draft.now_us > from_us:
+    if draft.now_us >= from_us:
         return None
     return Refused(
         Reason.TOO_EARLY,

@@ -49,7 +49,7 @@ def decide_complete(draft: Draft, command: CompleteStep) -> Answer:
     if isinstance(found, Refused):
         return found
     run, step, attempt = found
-    if _is_repeated(draft, step, attempt, command):
+    if not run.is_closed and _is_repeated(draft, step, attempt, command):
         return Completed(
             Disposition.ALREADY_RECORDED.value,
             step.state.value,

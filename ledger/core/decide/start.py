@@ -6,7 +6,7 @@ decided from the run, the claim on the key and the claims on its predecessors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ledger.core import events
 from ledger.core.answers import Answer, Execute, Held, OutcomeUnknown, Replay, StartRefused
@@ -201,7 +201,7 @@ def _arguments_erased(run: Run, step: Step) -> StartRefused:
 
 def _key_state(draft: Draft, run: Run, step: Step, claim: Claim) -> Answer | None:
     if claim.contradicted_by is not None and claim.state is StepState.NO_EFFECT:
-        return _unknown_of_claim(draft, run, step, *claim.contradicted_by)
+        return _of_earlier_owner(draft, run, step, claim, *claim.contradicted_by)
     if claim.is_owned_by(run=run.run_id, step=step.id):
         return None
     if claim.state is StepState.STARTED:
@@ -219,6 +219,21 @@ def _key_state(draft: Draft, run: Run, step: Step, claim: Claim) -> Answer | Non
     if claim.state is StepState.RECONCILED_NOT_EXECUTED:
         return _key_abandoned(run, step.id, step.key)
     return None
+
+
+def _of_earlier_owner(
+    draft: Draft, run: Run, step: Step, claim: Claim, owner_id: str, owner_step: str
+) -> Answer:
+    """A key whose newest start had no effect, but an earlier one may have had, or had."""
+    owner = draft.run(owner_id)
+    if owner is None:
+        raise InvariantViolation("a claim names a run that does not exist")
+    earlier = owner.steps[owner_step]
+    if earlier.state is not StepState.RECONCILED_EXECUTED:
+        return _unknown(draft, run, owner, earlier)
+    spent = replace(claim, run=owner.run_id, step=earlier.id)
+    spent.follow(earlier)
+    return _replay_from(draft, run, step, spent)
 
 
 def _unknown_of_claim(draft: Draft, run: Run, step: Step, owner_id: str, owner_step: str) -> Answer:
@@ -263,7 +278,8 @@ def _replay_own(draft: Draft, run: Run, step: Step) -> Replay:
     """The step's own outcome. Where it was replayed itself, the result is the key owner's."""
     if not step.result_id and step.key:
         claim = draft.claim(tool=step.tool, key=step.key)
-        if claim is not None and not claim.is_owned_by(run=run.run_id, step=step.id):
+        owned = claim is not None and claim.is_owned_by(run=run.run_id, step=step.id)
+        if claim is not None and claim.state in SETTLED and not owned:
             return _replay_of(run, claim)
     return Replay(
         Outcome.FAILED.value if step.state is StepState.FAILED else Outcome.SUCCEEDED.value,
@@ -342,19 +358,19 @@ def _supersedes(draft: Draft, run: Run, command: StartStep) -> Answer | None:
     if not step.supersedes:
         return None
     old = draft.claim(tool=step.tool, key=step.supersedes)
-    if old is not None and old.superseded_by is not None:
-        if old.superseded_by[0] != step.key:
-            winner_key, winner_run, winner_step = old.superseded_by
-            refused = Refused(
-                Reason.SUPERSEDED_ALREADY,
-                "The key was superseded already, which works once. Nothing was recorded. The "
-                "winner is named here.",
-                step=winner_step,
-                run=winner_run,
-                key=winner_key,
-            )
-            return StartRefused(refused, run.cancel_requested)
-    elif old is None or not old.supersedable:
+    winner = None if old is None else old.superseded_by
+    if winner is not None and winner[0] != step.key:
+        refused = Refused(
+            Reason.SUPERSEDED_ALREADY,
+            "The key was superseded already, which works once. Nothing was recorded. The winner is "
+            "named here.",
+            key=winner[0],
+            run=winner[1],
+            step=winner[2],
+        )
+        return StartRefused(refused, run.cancel_requested)
+    # Also where this key took its place before: it may have been decided executed since.
+    if old is None or not old.supersedable:
         return _refused(
             run,
             Reason.NOT_SUPERSEDABLE,

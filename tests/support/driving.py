@@ -1,0 +1,318 @@
+"""A runtime in a few words: opens a run, holds its lease, plans, starts and reports.
+
+Each call sends one real request under a fresh id and gives back the answer. `said` puts an answer
+into one word, so that a table of a test can name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from ledger.core import answers
+from ledger.core.answers import Answer, Execute, LeaseGranted, OutcomeUnknown, StartRefused
+from ledger.core.commands import (
+    AcquireLease,
+    AttachEvidence,
+    Caller,
+    CloseRun,
+    CompleteStep,
+    MarkUnknown,
+    OpenRun,
+    Payload,
+    PlanSteps,
+    Reconcile,
+    ReleaseLease,
+    RenewLease,
+    RequestCancel,
+    StartStep,
+    StepPlan,
+    WithdrawStep,
+)
+from ledger.core.ids import (
+    HolderName,
+    Key,
+    ProcessNonce,
+    RunId,
+    StepId,
+    SubjectId,
+    ToolName,
+    ToolVersion,
+    derived_key,
+    given_key,
+    stands_as_given,
+)
+from ledger.core.refusals import Refused
+from ledger.core.vocabulary import EffectClass, Outcome, RunStatus, Verdict
+from tests.support.in_process import P1, REVIEWER, RUNTIME, LedgerInProcess
+
+READ_ONLY = EffectClass.READ_ONLY
+PROPOSE = EffectClass.PROPOSE
+IDEMPOTENT = EffectClass.IDEMPOTENT_WRITE
+NON_IDEMPOTENT = EffectClass.NON_IDEMPOTENT_WRITE
+
+
+def said(answer: Answer) -> str:
+    """An answer in one word: a directive, a reason, a disposition, or `ok`."""
+    match answer:
+        case Execute(replayed=replayed):
+            return "EXECUTE_AGAIN" if replayed else "EXECUTE"
+        case answers.Replay(outcome=outcome):
+            return f"REPLAY_{outcome}"
+        case answers.Held():
+            return "HELD"
+        case OutcomeUnknown():
+            return "UNKNOWN"
+        case StartRefused(refused=refused):
+            return refused.reason.name
+        case Refused(reason=reason):
+            return reason.name
+        case answers.Completed(disposition=word) | answers.Marked(disposition=word):
+            return word
+        case (
+            answers.RunOpened()
+            | LeaseGranted()
+            | answers.LeaseEnded()
+            | answers.Planned()
+            | answers.Withdrawn()
+            | answers.EvidenceAttached()
+            | answers.CancelRequested()
+            | answers.RunClosed()
+            | answers.Reconciled()
+            | answers.DowngradeAllowed()
+            | answers.Swept()
+        ):
+            return "ok"
+    assert_never(answer)
+
+
+def refusal(answer: Answer) -> Refused:
+    """The refusal in an answer."""
+    if isinstance(answer, StartRefused):
+        return answer.refused
+    assert isinstance(answer, Refused), answer
+    return answer
+
+
+@dataclass
+class Driver:
+    """One process that drives one run. `token` is that of the lease it last acquired."""
+
+    ledger: LedgerInProcess
+    run: RunId
+    process: ProcessNonce = P1
+    by: Caller = RUNTIME
+    token: int = 0
+    at: int = 0
+
+    def ask(self, command: object) -> Answer:
+        """The answer to a command sent by this runtime."""
+        return self.ledger.ask(command, by=self.by, at=self.at)  # type: ignore[arg-type]
+
+    def acquire(self, *, ttl_s: float = 30) -> Answer:
+        """Asks for the lease and keeps its token if it is given."""
+        command = AcquireLease(self.run, HolderName("host-1"), self.process, round(ttl_s * 1000))
+        answer = self.ask(command)
+        if isinstance(answer, LeaseGranted):
+            self.token = answer.token
+        return answer
+
+    def renew(self, *, ttl_s: float = 30) -> Answer:
+        """Renews the lease."""
+        command = RenewLease(self.run, self.token, self.process, round(ttl_s * 1000))
+        return self.ledger.renew(command, by=self.by, at=self.at)
+
+    def release(self) -> Answer:
+        """Gives the lease back."""
+        return self.ask(ReleaseLease(self.run, self.token))
+
+    def step_plan(
+        self,
+        step: str,
+        *,
+        tool: str = "refund",
+        version: str = "1",
+        arguments: bytes = b"",
+        effect: EffectClass | None = None,
+        key: str | bytes = "",
+        after: Sequence[str] = (),
+        supersedes: str = "",
+        subject: str = "",
+    ) -> StepPlan:
+        """A step to plan; without arguments each step has arguments of its own, without a key the
+        derived one."""
+        given = key.encode() if isinstance(key, str) else key
+        entry_key, raw = Key(""), b""
+        if effect is None or effect.is_write:
+            if not given:
+                tenant = self.ledger.tenant
+                entry_key = derived_key(tenant=tenant, run=self.run, step=StepId(step))
+            else:
+                entry_key = given_key(given, secret=self.ledger.log.key_index_secret)
+                raw = b"" if stands_as_given(given) else given
+        content = arguments or f'{{"step":"{self.run}/{step}"}}'.encode()
+        return StepPlan(
+            StepId(step),
+            ToolName(tool),
+            ToolVersion(version),
+            Payload(content, "application/json", SubjectId(subject)),
+            effect,
+            entry_key,
+            raw,
+            tuple(StepId(each) for each in after),
+            Key(supersedes),
+        )
+
+    def plan_all(self, *steps: StepPlan) -> Answer:
+        """Plans several steps in one command."""
+        return self.ask(PlanSteps(self.run, self.token, self.process, steps))
+
+    def plan(
+        self,
+        step: str,
+        *,
+        tool: str = "refund",
+        version: str = "1",
+        arguments: bytes = b"",
+        effect: EffectClass | None = None,
+        key: str | bytes = "",
+        after: Sequence[str] = (),
+        supersedes: str = "",
+        subject: str = "",
+    ) -> Answer:
+        """Plans one step."""
+        return self.plan_all(
+            self.step_plan(
+                step,
+                tool=tool,
+                version=version,
+                arguments=arguments,
+                effect=effect,
+                key=key,
+                after=after,
+                supersedes=supersedes,
+                subject=subject,
+            )
+        )
+
+    def start_command(self, step: str, *, version: str = "1", operation_s: float = 60) -> StartStep:
+        """The command that asks to start a step."""
+        return StartStep(
+            self.run,
+            StepId(step),
+            self.token,
+            self.process,
+            ToolVersion(version),
+            round(operation_s * 1000),
+        )
+
+    def start(self, step: str, *, version: str = "1", operation_s: float = 60) -> Answer:
+        """Asks to start a step."""
+        return self.ask(self.start_command(step, version=version, operation_s=operation_s))
+
+    def complete(
+        self,
+        step: str,
+        outcome: Outcome = Outcome.SUCCEEDED,
+        *,
+        result: bytes | None = None,
+        attempt: int = 1,
+        token: int = 0,
+    ) -> Answer:
+        """Reports what came of an attempt."""
+        given = None if result is None else Payload(result)
+        return self.ask(
+            CompleteStep(self.run, StepId(step), attempt, token or self.token, outcome, given)
+        )
+
+    def unknown(
+        self, step: str, *, attempt: int = 1, token: int = 0, cause: str = "timeout"
+    ) -> Answer:
+        """Reports that nobody can say what came of an attempt."""
+        return self.ask(MarkUnknown(self.run, StepId(step), attempt, token or self.token, cause))
+
+    def withdraw(self, step: str) -> Answer:
+        """Takes a planned step back."""
+        return self.ask(WithdrawStep(self.run, StepId(step), self.token, self.process))
+
+    def evidence(self, step: str = "", *, kind: str = "note", attempt: int = 0) -> Answer:
+        """Attaches facts."""
+        return self.ask(AttachEvidence(self.run, kind, StepId(step), attempt))
+
+    def cancel(self) -> Answer:
+        """Asks the run to stop."""
+        return self.ask(RequestCancel(self.run))
+
+    def close(self, status: RunStatus = RunStatus.COMPLETED) -> Answer:
+        """Closes the run."""
+        return self.ask(CloseRun(self.run, self.token, self.process, status))
+
+    # What several tests begin with
+
+    def started(self, step: str, *, operation_s: float = 60, **plan: object) -> Execute:
+        """Plans and starts a step."""
+        assert said(self.plan(step, **plan)) == "ok"  # type: ignore[arg-type]
+        answer = self.start(step, operation_s=operation_s)
+        assert isinstance(answer, Execute), answer
+        return answer
+
+    def ended(self, step: str, outcome: Outcome = Outcome.SUCCEEDED, **plan: object) -> None:
+        """Plans, starts and completes a step."""
+        execute = self.started(step, **plan)
+        assert said(self.complete(step, outcome, attempt=execute.attempt)) == "RECORDED"
+
+    def left_unknown(self, step: str, **plan: object) -> None:
+        """Plans and starts a step and marks it unknown."""
+        execute = self.started(step, **plan)
+        assert said(self.unknown(step, attempt=execute.attempt)) == "RECORDED"
+
+    def abandoned(self, step: str, **plan: object) -> None:
+        """Lets a reviewer decide that an unknown step was not executed."""
+        self.left_unknown(step, operation_s=1, **plan)
+        self.ledger.clock.advance(1.1)
+        assert said(self.decide(step, Verdict.NOT_EXECUTED)) == "ok"
+
+    def decide(
+        self,
+        step: str,
+        verdict: Verdict = Verdict.EXECUTED,
+        *,
+        by: Caller = REVIEWER,
+        version: int | None = None,
+        supersedes: int | None = None,
+        result: bytes | None = None,
+    ) -> Answer:
+        """Lets somebody decide, having seen the newest version of the step unless one is named."""
+        seen = self.ledger.step(self.run, step).version if version is None else version
+        given = None if result is None else Payload(result)
+        return self.ledger.ask(
+            Reconcile(self.run, StepId(step), verdict, "looked", seen, supersedes, None, (), given),
+            by=by,
+            at=self.at,
+        )
+
+    def state(self, step: str) -> str:
+        """Where a step stands."""
+        return self.ledger.step(self.run, step).state.value
+
+
+def opened(ledger: LedgerInProcess, run: str, *, by: Caller = RUNTIME) -> Driver:
+    """A run that was opened and that nobody drives yet."""
+    driver = Driver(ledger, RunId(run), by=by)
+    assert said(driver.ask(OpenRun(driver.run))) == "ok"
+    return driver
+
+
+def driven(
+    ledger: LedgerInProcess, run: str = "run-1", *, by: Caller = RUNTIME, ttl_s: float = 30
+) -> Driver:
+    """A run that was opened and is driven."""
+    driver = opened(ledger, run, by=by)
+    assert said(driver.acquire(ttl_s=ttl_s)) == "ok"
+    return driver
+
+
+def another(driver: Driver, process: ProcessNonce, *, by: Caller | None = None) -> Driver:
+    """Another process on the same run, without a lease."""
+    return Driver(driver.ledger, driver.run, process, by or driver.by)

@@ -213,6 +213,11 @@ class Draft:
         return self._now.sealed.get(slot)
 
     @property
+    def role(self) -> Role:
+        """The role that allowed the present request."""
+        return Role(self._now.actor.role)
+
+    @property
     def recorded_for_request(self) -> int:
         """How many events were recorded under the present request's own id."""
         return self._now.part

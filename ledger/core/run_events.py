@@ -27,6 +27,7 @@ from ledger.core.vocabulary import (
     Auth,
     LeaseEnd,
     Outcome,
+    Role,
     StepState,
     Verdict,
 )
@@ -394,11 +395,14 @@ class EvidenceAttached(RunEvent):
     body: events.EvidenceAttached
 
     def fold(self, run: Run) -> None:
-        """Changes no state; an outcome changes what a decider has to have seen."""
+        """Changes no state. A reviewer's facts and a definite outcome change what a decider has to
+        have seen; what a confirmer could not tell counts for nothing (rules, section 6)."""
         if not self.body.step:
             return
-        by_reviewer = self.actor.role in ("reconcile", "confirm")
-        step = self._touch(run, changes=bool(self.body.outcome) or by_reviewer)
+        definite = bool(self.body.outcome)
+        step = self._touch(run, changes=definite or self.actor.role == Role.RECONCILE)
+        if self.actor.role == Role.CONFIRM and not definite:
+            step.inconclusive.append((self.body.attempt, self.body.kind))
         if self.body.contradiction:
             if not step.contradiction and step.state is not StepState.UNKNOWN:
                 step.since_us = self.recorded_us

@@ -61,6 +61,7 @@ class Step:
 
     `version` is the index of the last entry that changed it or attached an outcome: Reconcile's
     expected_version. `changed_version` is the run version of the last entry that touched it.
+    `inconclusive` are the (attempt, kind) of which a confirmer could say nothing definite.
     """
 
     id: str
@@ -83,6 +84,7 @@ class Step:
     settled_by: str = ""
     decisions: list[Decision] = field(default_factory=list)
     contradiction: bool = False
+    inconclusive: list[tuple[int, str]] = field(default_factory=list)
 
     @property
     def is_write(self) -> bool:
@@ -157,6 +159,7 @@ class Step:
             self.settled_by,
             [[d.index, d.verdict.value, d.decider] for d in self.decisions],
             int(self.contradiction),
+            [[attempt, kind] for attempt, kind in self.inconclusive],
         ]
 
     @classmethod
@@ -177,6 +180,7 @@ class Step:
             attempts=[Attempt(*attempt) for attempt in values[12]],
             decisions=[Decision(d[0], Verdict(d[1]), d[2]) for d in values[18]],
             contradiction=bool(values[19]),
+            inconclusive=[(attempt, kind) for attempt, kind in values[20]],
         )
         step.version, step.changed_version = values[10:12]
         step.cause, step.since_us, step.result_id = values[13:16]

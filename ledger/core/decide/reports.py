@@ -12,7 +12,7 @@ from ledger.core.run import Run
 from ledger.core.run_events import SealedRef
 from ledger.core.step import Attempt, Step, state_after
 from ledger.core.times import format_time
-from ledger.core.vocabulary import Disposition, Outcome, StepState
+from ledger.core.vocabulary import Disposition, Outcome, Role, StepState
 
 
 def _attempt(
@@ -262,7 +262,10 @@ def _marked(draft: Draft, run: Run, step: Step, disposition: Disposition) -> Mar
 
 
 def decide_evidence(draft: Draft, command: AttachEvidence) -> Answer:
-    """Facts change no state. Allowed in a closed run; the token is recorded, never judged."""
+    """Facts change no state. Allowed in a closed run; the token is recorded, never judged.
+
+    An inconclusive answer of a confirmer is recorded once per attempt and kind.
+    """
     run = draft.run(command.run)
     if run is None:
         return run_not_found(command.run)
@@ -281,6 +284,8 @@ def decide_evidence(draft: Draft, command: AttachEvidence) -> Answer:
             attempt = step.attempts[command.attempt - 1] if command.attempt else None
             contradiction = _contradicts(step, attempt, command.outcome)
             replayed = _replayed(draft, step) if contradiction else ()
+        elif draft.role is Role.CONFIRM and (command.attempt, command.kind) in step.inconclusive:
+            return EvidenceAttached(contradiction=False)
     draft.record(
         run,
         events.EvidenceAttached(

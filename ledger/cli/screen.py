@@ -70,10 +70,11 @@ class Screen:
         self.item(item)
 
     def say(self, *parts: str | Text | Table) -> None:
-        """Text for people; nothing with `--json`."""
+        """Text for people; nothing with `--json`. No line of text is broken: it can be pasted."""
         if not self.machine:
             for part in parts:
-                self.out.print(part, highlight=False, markup=False)
+                whole = not isinstance(part, Table)
+                self.out.print(part, highlight=False, markup=False, soft_wrap=whole)
 
     def note(self, text: str) -> None:
         """A remark for people that is no part of the answer; on standard error with `--json`."""

@@ -26,7 +26,11 @@ _NEEDED: Final = ("pydantic_settings", "eventsourcing", "structlog", "grpc_healt
 def require_server_parts(command: str) -> None:
     """Raise `Stop` naming the extra where this install has no server."""
     for name in (*_NEEDED, "server"):
-        if importlib.util.find_spec(name) is None:
+        try:
+            found = importlib.util.find_spec(name)
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
             raise extra_missing(ModuleNotFoundError(name, name=name), command=command)
 
 

@@ -106,7 +106,7 @@ class Director:
         self.account.kills[window] += 1
         where = window.words
         if last.get("event") == "dying":
-            where += f" (run {last['run']}, step {last['step']})"
+            where += f" ({last['run']} {last['step']})"
         self._stage.tell(
             "killed",
             f"runtime {self.account.starts} by SIGKILL {where}",
@@ -131,8 +131,8 @@ class Director:
                 self.account.asked_again[answer] += 1
                 self._stage.tell(
                     "asked",
-                    f"run {run}: the agent forgot {step} and asked for the same action as "
-                    f"{event['again']}; the ledger said {answer}, the tool was not run",
+                    f"{run}: asked for {step}'s action again as {event['again']}; the ledger said "
+                    f"{answer}, the tool was not run",
                     run=run,
                     step=step,
                     answer=answer,
@@ -140,7 +140,7 @@ class Director:
             case "superseded":
                 self._stage.tell(
                     "again",
-                    f"run {run}: {step} did not happen, so it is done under a new key",
+                    f"{run}: {step} did not happen, so it is done under a new key",
                     run=run,
                     step=step,
                 )
@@ -156,8 +156,8 @@ class Director:
         for unknown in unknowns:
             self._stage.tell(
                 "unknown",
-                f"run {unknown.run}, step {unknown.step}: {unknown.tool} was started and nobody "
-                f"can say what came of it ({unknown.cause})",
+                f"{unknown.run} {unknown.step}: {unknown.tool} was started and nobody can say what "
+                f"came of it ({unknown.cause})",
                 run=unknown.run,
                 step=unknown.step,
                 cause=unknown.cause,
@@ -180,7 +180,7 @@ class Director:
             words = "not executed: past its deadline the shop has nothing under this key"
         self._stage.tell(
             "settled",
-            f"run {settled.run}, step {settled.step}: {words}",
+            f"{settled.run} {settled.step}: {words}",
             run=settled.run,
             step=settled.step,
             verdict=settled.verdict.name.lower(),

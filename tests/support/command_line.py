@@ -1,0 +1,106 @@
+"""The command `ledger` as a user runs it: in a process of its own, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND_S_MAX = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command that has ended: its exit code and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Standard output as JSON lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def final(self) -> dict[str, Any]:
+        """The last JSON line."""
+        return self.lines[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """Runs `ledger` in `folder`, with no setting of this machine's own."""
+
+    folder: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the command is started with; a shell that has it finds `ledger` on its path."""
+        kept = {
+            name: text
+            for name, text in os.environ.items()
+            if not name.startswith(("LEDGER_", "PYTEST_"))
+            and name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONDONTWRITEBYTECODE")
+        }
+        places = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
+        return {
+            **kept,
+            "PATH": f"{self._shim()}{os.pathsep}{kept.get('PATH', os.defpath)}",
+            "PYTHONPATH": os.pathsep.join(places),
+            "PYTHONPYCACHEPREFIX": str(self.folder / ".pycache"),
+            **self.settings,
+        }
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line of `ledger` with these arguments."""
+        return [sys.executable, "-P", "-m", "ledger.cli", *arguments]
+
+    def __call__(self, *arguments: str, code: int | None = 0) -> Ended:
+        """Run it with nothing to read; asserts the exit code unless None is given."""
+        return self.run(self.command(*arguments), code=code)
+
+    def run(self, command: Sequence[str], *, code: int | None = 0) -> Ended:
+        """Run any command in the same surroundings."""
+        ended = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S_MAX,
+            check=False,
+        )
+        shown = f"{command}\n{ended.stdout}\n{ended.stderr}"
+        assert code is None or ended.returncode == code, f"ended with {ended.returncode}: {shown}"
+        return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+    def start(self, *arguments: str, terminal: int | None = None) -> subprocess.Popen[str]:
+        """Start it without waiting; on a terminal's descriptor, if one is given."""
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL if terminal is None else terminal,
+            stdout=subprocess.PIPE if terminal is None else terminal,
+            stderr=subprocess.PIPE if terminal is None else terminal,
+            text=True,
+            process_group=0,
+        )
+
+    def _shim(self) -> Path:
+        folder = self.folder / ".bin"
+        folder.mkdir(exist_ok=True)
+        shim = folder / "ledger"
+        if not shim.exists():
+            shim.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m ledger.cli "$@"\n')
+            shim.chmod(0o755)
+        return folder

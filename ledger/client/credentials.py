@@ -55,7 +55,7 @@ class Endpoint:
         """Channel options.
 
         Pings each 20 s are twice as rare as the default server allows. Retries are ours alone, by
-        request id. A lost server is looked for at least every 2 s, so that the first calls after a
+        request id. A lost server is looked for at least every second, so that the first calls after a
         restart find it.
         """
         options = [
@@ -66,7 +66,7 @@ class Endpoint:
             ("grpc.enable_retries", 0),
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", 2_000),
+            ("grpc.max_reconnect_backoff_ms", 1_000),
             ("grpc.max_send_message_length", self.message_bytes_max + 4096),
             ("grpc.max_receive_message_length", -1),
         ]

@@ -85,7 +85,7 @@ class EffectCore:
     @property
     def reported(self) -> bool:
         """Whether a report was made, acknowledged or not."""
-        return self._request is not None
+        return self._request is not None or self.report is not None
 
     @property
     def remaining_s(self) -> float:
@@ -236,7 +236,7 @@ class EffectCore:
 
     def _attempt_to_report(self) -> Attempt | None:
         """The attempt; None for a best-effort read that the ledger does not know of."""
-        if self._request is not None:
+        if self.reported:
             raise AlreadyReported(
                 f"the outcome of step {self.step!r} was reported before. An attempt has one "
                 "report; resend() sends it again if it was not acknowledged."

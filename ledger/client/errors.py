@@ -77,13 +77,17 @@ class Refused(LedgerError):
 
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
+        word = refusal.reason.name
         later = (
             "The identical request may succeed later."
             if refusal.may_succeed_later
             else "The identical request will not succeed later."
         )
+        if refusal.reason is Reason.UNSPECIFIED:
+            word = refusal.details.get("reason", "for a reason not understood here")
+            later = "Update the SDK to understand this reason."
         what = refusal.message or "The ledger gave no further words."
-        super().__init__(f"refused, {refusal.reason.name.lower()}: {what} {later}")
+        super().__init__(f"refused, {word.lower()}: {what} {later}")
 
     @property
     def reason(self) -> Reason:

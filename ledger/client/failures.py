@@ -158,7 +158,7 @@ def error_of(
     if failure.code is grpc.StatusCode.UNAUTHENTICATED:
         return NotAuthenticated(detail=failure.message)
     reason = Reason.named(failure.reason)
-    if failure.violations or failure.code is grpc.StatusCode.INVALID_ARGUMENT:
+    if failure.code is grpc.StatusCode.INVALID_ARGUMENT or reason is Reason.LIMIT_EXCEEDED:
         return InvalidRequest(*(failure.violations or (Violation("request", failure.message),)))
     if reason is Reason.LEASE_HELD:
         return HeldByAnother(_held(failure))
@@ -174,13 +174,12 @@ def error_of(
 def _refusal(failure: Failure, reason: Reason) -> Refusal:
     facts = dict(failure.facts)
     facts.pop("durability", None)
-    message = failure.message
     if reason is Reason.UNSPECIFIED:
-        message = f"{failure.reason}: {message}"
+        facts["reason"] = failure.reason
     return Refusal(
         reason=reason,
         may_succeed_later=facts.pop("may_succeed_later", "") in ("1", "true"),
-        message=message,
+        message=failure.message,
         step=facts.pop("step", ""),
         run=facts.pop("run", ""),
         key=facts.pop("key", ""),

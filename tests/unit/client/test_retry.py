@@ -161,7 +161,18 @@ def test_a_refusal_of_a_newer_server_is_a_refusal_all_the_same() -> None:
     error = error_of(refused("OF_A_NEWER_SERVER"), method="StartStep")
     assert isinstance(error, Refused)
     assert error.reason is Reason.UNSPECIFIED
-    assert "OF_A_NEWER_SERVER" in str(error)
+    assert str(error).startswith("refused, of_a_newer_server: for a reason")
+
+
+def test_a_refusal_that_names_a_field_is_still_a_refusal() -> None:
+    named = error_details_pb2.BadRequest(
+        field_violations=[{"field": "arguments", "description": "differ"}]
+    )
+    facts = info("PLAN_MISMATCH", durability="NOT_COMMITTED")
+    failure = failure_of_status(status_of(Code.FAILED_PRECONDITION, facts, named))
+    error = error_of(failure, method="PlanSteps")
+    assert isinstance(error, Refused)
+    assert error.reason is Reason.PLAN_MISMATCH
 
 
 def test_a_held_lease_says_by_whom_and_until_when() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from ledger.client import process
 from ledger.client.errors import (
+    AlreadyReported,
     AuditNotRecorded,
     ForkedProcess,
     HeldByAnother,
@@ -207,6 +208,9 @@ def dropping(wire: Wire) -> RunCore:
     )
     assert effect.executing
     wire.drive(effect.complete(Outcome.SUCCEEDED))
+    wire.drive(effect.leave(None))
+    with pytest.raises(AlreadyReported):
+        effect.complete(Outcome.SUCCEEDED)
     assert core.gaps.unreported == 3
     return core
 

@@ -55,8 +55,8 @@ class Endpoint:
         """Channel options.
 
         Pings each 20 s are twice as rare as the default server allows. Retries are ours alone, by
-        request id. A lost server is looked for at least every second, so that the first calls after a
-        restart find it.
+        request id. A lost server is looked for at least every second, so that the first calls after
+        a restart find it.
         """
         options = [
             ("grpc.keepalive_time_ms", 20_000),

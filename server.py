@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import orjson
@@ -28,12 +29,16 @@ from ledger.core.commands import Caller
 from ledger.core.errors import Malformed
 from ledger.core.ids import Origin, Tenant
 from ledger.core.log import Log
-from ledger.draining import Draining
+from ledger.door import Door
+from ledger.failures import FailureKind
 from ledger.keyring import KeyMissing, Keyring
+from ledger.log_keys import LogKeys
 from ledger.log_reading import AccessNotRecorded, LogReader, NotSigning
+from ledger.marks import Marks
 from ledger.principals import FILE_NAME, PrincipalsFile, make_embedded
 from ledger.reading import RunReader
 from ledger.sequencer import Sequencer, SequencerSettings
+from ledger.served_logs import ServedLogs
 from ledger.service.boundary import Boundary
 from ledger.service.calls import House
 from ledger.service.grpc_server import Health, Tls, bind, make_server
@@ -44,6 +49,8 @@ from ledger.service.metrics import Metrics
 from ledger.service.reflection import ReflectionDoor, add_reflection
 from ledger.service.streams import Streams
 from ledger.settings import Settings, host_of, port_of
+from ledger.signing import Checkpoints
+from ledger.signing_loop import SigningLoop
 from ledger.store.errors import StoreError
 from ledger.store.inline import Projections
 from ledger.store.interface import Store, StoredHead
@@ -53,7 +60,6 @@ from ledger.sweep import Sweep
 from ledger.tenants import Tenants
 from ledger.threads import Threads
 from ledger.vault import Vault
-from ledger.views import PublishedCheckpoint
 from ledger.wakes import Wakes
 from projections.idempotency import IdempotencyRows
 from projections.leases import LeaseRows
@@ -115,7 +121,9 @@ class Rooms:
     vault: Vault
     claims: IdempotencyRows
     sequencer: Sequencer
-    draining: Draining
+    door: Door
+    checkpoints: Checkpoints
+    logs: ServedLogs
     threads: Threads
     wakes: Wakes
 
@@ -124,6 +132,8 @@ class Rooms:
         self.store.check()
         for tenant, kind in self.sequencer.broken().items():
             raise CannotStart(f"the log of {tenant} takes no appends: {kind.value}")
+        for tenant, why in self.logs.refused().items():
+            raise CannotStart(f"the log of {tenant} takes no appends: {why}")
 
     def now_us(self, log: Log, head: StoredHead) -> int:
         """Ledger time as readers are shown it, by this host's clock."""
@@ -159,7 +169,17 @@ async def opened(
         sweep = Sweep(
             rooms.store, rooms.tenants, rooms.sequencer, period_s=settings.sweep_ms / 1_000
         )
-        background = [asyncio.create_task(health.watch()), asyncio.create_task(sweep.run())]
+        signing = SigningLoop(
+            rooms.checkpoints,
+            rooms.threads,
+            rooms.logs.all,
+            every_ms=settings.sign_ms,
+            on_refused=rooms.logs.meet,
+        )
+        background = [
+            watched(asyncio.create_task(task), on_fatal)
+            for task in (health.watch(), sweep.run(), signing.run())
+        ]
         try:
             yield address
         finally:
@@ -167,6 +187,7 @@ async def opened(
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
+            await sign_last(rooms)
 
 
 def open_rooms(
@@ -193,20 +214,26 @@ def open_rooms(
         on_fatal=on_fatal,
     )
     stack.callback(sequencer.drain, settings.drain_ms_max / 1_000)
+    door = Door(sequencer)
+    checkpoints = Checkpoints(
+        store, keys=LogKeys(settings.keys_folder), marks=Marks(settings.mark_folder)
+    )
+    logs = ServedLogs(tenants, checkpoints, partial(close_log, door, asyncio.get_running_loop()))
+    logs.all()
     threads = Threads(count=settings.reading_threads, name="reading")
     stack.callback(threads.close)
     wakes = Wakes()
     sequencer.watch(lambda log, size: wakes.wake())
     stack.enter_context(store.watch(wakes.wake))
-    return Rooms(store, tenants, vault, claims, sequencer, Draining(sequencer), threads, wakes)
+    return Rooms(store, tenants, vault, claims, sequencer, door, checkpoints, logs, threads, wakes)
 
 
 def furnish(settings: Settings, rooms: Rooms, identity: Identity, metrics: Metrics) -> House:
     """What the services are made with."""
     return House(
         boundary=Boundary(identity, metrics),
-        submitting=rooms.draining,
-        tenants=rooms.tenants,
+        submitting=rooms.door,
+        logs=rooms.logs,
         runs=RunReader(
             store=rooms.store,
             rows=Views(),
@@ -217,7 +244,7 @@ def furnish(settings: Settings, rooms: Rooms, identity: Identity, metrics: Metri
         entries=LogReader(
             store=rooms.store,
             vault=rooms.vault,
-            signing=Unsigned(),
+            signing=rooms.checkpoints,
             record_access=no_access_log,
         ),
         threads=rooms.threads,
@@ -235,18 +262,36 @@ async def drain(settings: Settings, rooms: Rooms, health: Health, server: Server
     """Takes nothing new, records what was done until it is quiet, then closes the door."""
     deadline_s = time.monotonic() + settings.drain_ms_max / 1_000
     await health.stop()
-    rooms.draining.begin()
-    await rooms.draining.wait_quiet(for_s=settings.drain_quiet_ms / 1_000, until_s=deadline_s)
+    rooms.door.drain()
+    await rooms.door.wait_quiet(for_s=settings.drain_quiet_ms / 1_000, until_s=deadline_s)
     rooms.wakes.close()
     await server.stop(max(0.1, deadline_s - time.monotonic()))
 
 
-class Unsigned:
-    """Signs nothing yet."""
+def close_log(door: Door, loop: asyncio.AbstractEventLoop, log: Log, why: NotSigning) -> None:
+    """A log was rewound: it takes no appends from now on."""
+    _log.error("log refused", tenant=log.tenant, origin=log.origin, why=str(why))
+    loop.call_soon_threadsafe(door.close_log, log.tenant, FailureKind.HISTORY_REWOUND)
 
-    def checkpoint(self, log: Log) -> PublishedCheckpoint:
-        """Always raises."""
-        raise NotSigning("This server has no signing key.")
+
+def watched(
+    task: asyncio.Task[None], on_fatal: Callable[[BaseException], None]
+) -> asyncio.Task[None]:
+    """The task; should it end by itself, the server cannot keep what it promises and stops."""
+
+    def ended(done: asyncio.Task[None]) -> None:
+        if not done.cancelled() and (fault := done.exception()) is not None:
+            on_fatal(fault)
+
+    task.add_done_callback(ended)
+    return task
+
+
+async def sign_last(rooms: Rooms) -> None:
+    """A checkpoint of what was appended last. What keeps it from being made was told before."""
+    for log in await rooms.threads.run(rooms.logs.all):
+        with contextlib.suppress(NotSigning, StoreError):
+            await rooms.threads.run(partial(rooms.checkpoints.sign_if_moved, log))
 
 
 def no_access_log(caller: Caller, log: Log, index: int, payload_id: str) -> None:

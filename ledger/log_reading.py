@@ -15,13 +15,13 @@ from ledger.core.entry import Entry, read_entry
 from ledger.core.errors import InvariantViolation, Malformed
 from ledger.core.ids import RequestId
 from ledger.core.log import Log
-from ledger.core.merkle import HASH_LENGTH, Frontier
 from ledger.core.proving import Node, consistency_proof, inclusion_proof
 from ledger.core.receipt import Receipt, format_receipt
-from ledger.core.tiles import TILE_WIDTH, TileNodes
+from ledger.core.tiles import TileNodes
 from ledger.store.interface import Reading, Store
 from ledger.store.rows import blob, number
-from ledger.store.tables import ENTRIES, REQUESTS, TILES, Row, Value
+from ledger.store.tables import ENTRIES, REQUESTS, Row, Value
+from ledger.store_tiles import StoreTiles, stored_frontier
 from ledger.vault import Gone, Vault
 from ledger.views import (
     Availability,
@@ -117,9 +117,11 @@ class LogReader:
             size = _reached(reading, log, tree_size, path="tree_size")
             if index >= size:
                 raise Malformed("index", f"is not below the tree size, {size:,}")
-            nodes = TileNodes(_StoreTiles(reading, log), size=size)
+            nodes = TileNodes(StoreTiles(reading, log=log.number), size=size)
             hashes = tuple(inclusion_proof(index, size, nodes))
-            return InclusionProof(size, nodes([Node(0, index)])[0], hashes, _root(nodes, size))
+            return InclusionProof(
+                size, nodes([Node(0, index)])[0], hashes, stored_frontier(nodes, size=size).root()
+            )
 
     def consistency(self, log: Log, *, old_size: int, new_size: int) -> ConsistencyProof:
         """That the tree of `old_size` is a prefix of that of `new_size` (0: the present one).
@@ -130,7 +132,7 @@ class LogReader:
             new = _reached(reading, log, new_size, path="new_size")
             if old_size > new:
                 raise Malformed("old_size", f"is above the newer size, {new:,}")
-            nodes = TileNodes(_StoreTiles(reading, log), size=new)
+            nodes = TileNodes(StoreTiles(reading, log=log.number), size=new)
             return ConsistencyProof(new, tuple(consistency_proof(old_size, new, nodes)))
 
     def receipts(self, log: Log, indexes: Sequence[int]) -> dict[int, bytes]:
@@ -142,7 +144,7 @@ class LogReader:
         with self._store.read() as reading:
             rows = reading.get(ENTRIES, [(log.number, index) for index in indexes])
             entries = {number(row[1]): blob(row[5]) for row in rows}
-            nodes = TileNodes(_StoreTiles(reading, log), size=published.size)
+            nodes = TileNodes(StoreTiles(reading, log=log.number), size=published.size)
             made: dict[int, bytes] = {}
             for index in indexes:
                 if index not in entries or index >= published.size:
@@ -178,30 +180,6 @@ class LogReader:
         return Disclosure(content, opened.salt, entry.recorded_at_us)
 
 
-class _StoreTiles:
-    """Tiles of the store, in one snapshot; see `ledger.core.tiles.TileReader`."""
-
-    def __init__(self, reading: Reading, log: Log) -> None:
-        self._reading = reading
-        self._log = log.number
-
-    def tile(self, *, level: int, index: int, width: int) -> bytes:
-        """The first hashes of a tile; a partial one of level 0 is read from its entries."""
-        if level == 0 and width < TILE_WIDTH:
-            rows = self._reading.page(
-                ENTRIES,
-                equal={"log": self._log},
-                order=("idx",),
-                after=(index * TILE_WIDTH - 1,),
-                limit=width,
-            )
-            return b"".join(blob(row[6]) for row in rows)
-        rows = self._reading.get(TILES, [(self._log, level, index)])
-        if not rows:
-            raise InvariantViolation(f"tile {level}/{index} is not stored")
-        return blob(rows[0][3])[: width * HASH_LENGTH]
-
-
 def _fitting(rows: list[Row]) -> tuple[LogEntry, ...]:
     """As many as fit the answer, one at least."""
     found: list[LogEntry] = []
@@ -220,17 +198,6 @@ def _reached(reading: Reading, log: Log, asked: int, *, path: str) -> int:
     if asked > size:
         raise Malformed(path, f"is above the log's size, {size:,}")
     return asked or size
-
-
-def _root(nodes: TileNodes, size: int) -> bytes:
-    """The root of a tree from the roots of its perfect subtrees, left to right."""
-    peaks: list[Node] = []
-    begin = 0
-    for height in reversed(range(size.bit_length())):
-        if size >> height & 1:
-            peaks.append(Node(height, begin >> height))
-            begin += 1 << height
-    return Frontier(size, tuple(nodes(peaks))).root()
 
 
 def _entry(reading: Reading, log: Log, index: int) -> Entry:

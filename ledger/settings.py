@@ -87,6 +87,8 @@ class Settings(BaseSettings):
     """How long a stopping server takes reports of started work and works off what it accepted."""
     drain_quiet_ms: int = Field(default=500, ge=0, le=60_000)
     """A stopping server ends once no report came for so long."""
+    sign_ms: int = Field(default=1_000, ge=10, le=3_600_000)
+    """How often heads that moved are signed without being asked."""
     sweep_ms: int = Field(default=1_000, ge=10, le=3_600_000)
     """How often it looks for runs whose holder is dead."""
     check_ms: int = Field(default=5_000, ge=100, le=600_000)

@@ -18,13 +18,14 @@ from ledger.limits import Limits
 from ledger.log_reading import LogReader
 from ledger.paging import Page, read_token
 from ledger.reading import RunReader
+from ledger.served_logs import ServedLogs
 from ledger.service import decode, fields, statuses
 from ledger.service.asking import Asking
 from ledger.service.boundary import Boundary, Call, Ended
 from ledger.service.faults import LimitPassed
 from ledger.service.seams import Submitting
 from ledger.service.streams import Streams
-from ledger.tenants import Tenants, UnknownTenant
+from ledger.tenants import UnknownTenant
 from ledger.threads import Threads
 
 _Message = TypeVar("_Message", bound=Message)
@@ -37,7 +38,7 @@ class House:
 
     boundary: Boundary
     submitting: Submitting
-    tenants: Tenants
+    logs: ServedLogs
     runs: RunReader
     entries: LogReader
     threads: Threads
@@ -52,7 +53,7 @@ class House:
         log = self.known_logs.get(tenant)
         if log is None:
             try:
-                log = await self.threads.run(lambda: self.tenants.log(tenant))
+                log = await self.threads.run(lambda: self.logs.log(tenant))
             except UnknownTenant:
                 raise Ended(_no_tenant()) from None
             self.known_logs[tenant] = log

@@ -50,10 +50,10 @@ class Authority:
             .not_valid_after(now + timedelta(hours=1))
         )
 
-    def issue(self, common_name: str, *names: x509.GeneralName) -> tuple[bytes, bytes]:
+    def issue(self, subject: str, *names: x509.GeneralName) -> tuple[bytes, bytes]:
         """(certificate, key) in PEM."""
         key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)])
         built = self._builder(name, key).add_extension(
             x509.SubjectAlternativeName(list(names)), critical=False
         )

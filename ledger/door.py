@@ -1,4 +1,4 @@
-"""Stopping without losing what was done: reports are taken to the end, nothing new is begun.
+"""The door before the sequencer: half closed while stopping, closed for a log that was rewound.
 
 Contract, section 7: under drain, opens, plans and starts are refused first; what a runtime did can
 still be recorded.
@@ -21,6 +21,7 @@ from ledger.core.commands import (
     RenewLease,
     Request,
 )
+from ledger.core.ids import Tenant
 from ledger.core.refusals import Refused
 from ledger.failures import Failure, FailureKind
 from ledger.sequencer import Sequencer
@@ -29,18 +30,23 @@ _LOOK_S = 0.02
 _DRAINING = Failure(FailureKind.DRAINING, retry_after_ms=1_000)
 
 
-class Draining:
-    """The sequencer with a door that can be half closed. Belongs to one event loop."""
+class Door:
+    """Lets commands through to the sequencer. Belongs to one event loop."""
 
     def __init__(self, sequencer: Sequencer) -> None:
         self._sequencer = sequencer
-        self._begun = False
+        self._draining = False
+        self._closed: dict[Tenant, Failure] = {}
         self._last_s = monotonic()
         self._inside = 0
 
-    def begin(self) -> None:
+    def close_log(self, tenant: Tenant, kind: FailureKind) -> None:
+        """From now on every command of the tenant is answered with that failure."""
+        self._closed[tenant] = Failure(kind)
+
+    def drain(self) -> None:
         """From now on only reports of started work, renewals and releases are taken."""
-        self._begun = True
+        self._draining = True
         self._last_s = monotonic()
 
     def is_quiet(self, *, for_s: float) -> bool:
@@ -55,7 +61,10 @@ class Draining:
     async def submit(self, requests: Sequence[Request]) -> list[Answered | Failure]:
         """See `Sequencer.submit`. While draining, a command that begins something is answered
         DRAINING; its neighbours in the message are not."""
-        if not self._begun:
+        closed = self._closed.get(requests[0].caller.tenant) if requests else None
+        if closed is not None:
+            return [closed] * len(requests)
+        if not self._draining:
             self._inside += 1
             try:
                 return await self._sequencer.submit(requests)
@@ -76,6 +85,9 @@ class Draining:
 
     async def renew(self, caller: Caller, command: RenewLease) -> LeaseGranted | Refused | Failure:
         """See `Sequencer.renew`: never refused for draining."""
+        closed = self._closed.get(caller.tenant)
+        if closed is not None:
+            return closed
         return await self._sequencer.renew(caller, command)
 
 

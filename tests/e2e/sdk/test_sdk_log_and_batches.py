@@ -11,8 +11,11 @@ from ledger.client.process import current
 from ledger.client.requests import Attempt, Driving
 from ledger.client.values import Execute, LeaseGranted, Opened, Planned, Refusal, Report, Started
 from ledger.client.words import Disposition, Outcome, RunStatus
+from ledger.core.checkpoint import open_checkpoint
 from ledger.core.merkle import leaf_hash
+from ledger.core.note_key import VerifierKey
 from ledger.core.proof_check import verify_consistency
+from ledger.core.receipt import verify_receipt
 from tests.e2e.sdk.agent import PAY
 from tests.e2e.sdk.conftest import Place
 
@@ -86,6 +89,21 @@ def test_an_append_is_proven_in_and_older_sizes_are_prefixes(own_place: Place) -
         new_root=new.root,
         proof=consistency.hashes,
     )
+
+
+def test_a_receipt_verifies_with_the_pinned_key_alone(place: Place) -> None:
+    client, auditor = place.client(), place.client("admin")
+    (opened,) = client.submit([requests.open_run(place.r1)])
+    assert isinstance(opened, Opened)
+    assert opened.append is not None
+    checkpoint = auditor.checkpoint()
+    pinned = VerifierKey.parse(checkpoint.verifier_key)
+    signed = open_checkpoint(checkpoint.note.encode(), log_keys=[pinned]).checkpoint
+    assert signed.size == checkpoint.size == opened.append.index + 1
+    receipt = auditor.receipt(opened.append.index)
+    verified = verify_receipt(receipt.text.encode(), log_keys=[pinned])
+    assert verified.entry.leaf_hash == opened.append.leaf_hash
+    assert (verified.entry.type, verified.entry.run_id) == ("run.opened", place.r1)
 
 
 def test_a_run_is_watched_as_it_changes(place: Place) -> None:

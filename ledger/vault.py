@@ -262,7 +262,8 @@ class Vault:
                         replaced.add(owner)
                     continue
                 minted = self._open[(log.tenant, owner)]
-                if minted.stored:
+                # Not marked as stored, yet stored: this process made it, and it was destroyed since.
+                if minted.stored or changing.get(DATA_KEYS, [(minted.id,)]):
                     minted = self._open[(log.tenant, owner)] = self._new_key(log.tenant)
                     replaced.add(owner)
                 self._keys[minted.id] = minted.key

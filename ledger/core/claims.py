@@ -118,7 +118,8 @@ class Tool:
                 self.bound[version] = other.bound[version]
             if version in other.allowed:
                 self.allowed[version] = other.allowed[version]
-            self.index[version] = other.index.get(version, 0)
+            if version in other.index:
+                self.index[version] = other.index[version]
         self.loaded |= other.loaded
 
     def bind(self, *, version: str, effect: EffectClass, index: int) -> None:

@@ -1,0 +1,1 @@
+"""The pages under docs/formats say what the code does."""

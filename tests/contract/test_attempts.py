@@ -14,6 +14,7 @@ from tests.support.driving import (
     PROPOSE,
     READ_ONLY,
     Driver,
+    PlanFields,
     another,
     driven,
     said,
@@ -439,7 +440,7 @@ def test_a_step_is_settled_from_its_key_without_running(
 
 def settle(driver: Driver, state: str, *, key: str = "k", arguments: bytes = b"{}") -> None:
     """Plans step `s` under a key and brings it, and so the key, into a state."""
-    plan = {"key": key, "arguments": arguments}
+    plan: PlanFields = {"key": key, "arguments": arguments}
     match state:
         case "STARTED":
             driver.started("s", **plan)

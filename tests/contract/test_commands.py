@@ -23,8 +23,8 @@ from ledger.core.commands import (
     StartStep,
     WithdrawStep,
 )
-from ledger.core.ids import HolderName, RunId, StepId, ToolVersion
-from ledger.core.vocabulary import Outcome, RunStatus, Verdict
+from ledger.core.ids import HolderName, RunId, StepId, SubjectId, ToolVersion
+from ledger.core.vocabulary import ActorKind, Outcome, Role, RunStatus, Verdict
 from tests.support.driving import Driver, another, driven, opened, said
 from tests.support.in_process import (
     ADMIN,
@@ -37,6 +37,7 @@ from tests.support.in_process import (
     RUNTIME,
     RUNTIME_2,
     LedgerInProcess,
+    caller,
 )
 
 DRIVING = ("PlanSteps", "StartStep", "WithdrawStep", "CloseRun")
@@ -208,9 +209,6 @@ def test_the_role_that_allowed_a_command_stands_in_its_entry(ledger: LedgerInPro
 
 
 def test_a_runtime_that_was_given_the_role_still_decides_nothing(ledger: LedgerInProcess) -> None:
-    from ledger.core.vocabulary import ActorKind, Role
-    from tests.support.in_process import caller
-
     driver = _prepared(ledger)
     machine = caller("runtime-9", ActorKind.RUNTIME, Role.RECONCILE, Role.CONFIRM)
     assert said(driver.decide("unknown", by=machine)) == "ROLE_MISSING"
@@ -228,8 +226,6 @@ def test_an_open_of_an_existing_run_with_equal_content_writes_nothing(
 
 
 def test_an_open_with_another_subject_is_other_content(ledger: LedgerInProcess) -> None:
-    from ledger.core.ids import SubjectId
-
     assert said(ledger.ask(OpenRun(RunId("run-1"), subject=SubjectId("person-7")))) == "ok"
     assert said(ledger.ask(OpenRun(RunId("run-1"), subject=SubjectId("person-7")))) == "ok"
     assert said(ledger.ask(OpenRun(RunId("run-1"), subject=SubjectId("person-8")))) == "RUN_EXISTS"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from ledger.core.answers import LeaseGranted
-from ledger.core.commands import AcquireLease, BreakLease, ReleaseLease
+from ledger.core.answers import Answered, LeaseGranted
+from ledger.core.commands import AcquireLease, BreakLease, PlanSteps, ReleaseLease, RenewLease
 from ledger.core.ids import HolderName, ProcessNonce
 from ledger.core.times import parse_time
 from ledger.core.vocabulary import Outcome, RunStatus
@@ -203,34 +204,29 @@ def test_a_renewal_counts_on_every_replica(ledger: LedgerInProcess) -> None:
 def test_a_renewal_that_races_the_expiry_never_leaves_two_drivers(ledger: LedgerInProcess) -> None:
     driver = driven(ledger, ttl_s=5)
     for _ in range(15):
-        holder = ledger.run("run-1").lease
-        other = another(driver, P2 if holder.process == P1 else P1)
+        other = another(driver, P2 if driver.process == P1 else P1)
         ledger.clock.advance(4.999)
-        message = [ledger.request(_acquire(driver, other.process))]
-
-        async def both(
-            message: list[object] = message, driver: Driver = driver
-        ) -> tuple[object, object]:
-            import asyncio
-
-            from ledger.core.commands import RenewLease
-
-            renewing = ledger.replicas[0].sequencer.renew(
-                message[0].caller,  # type: ignore[attr-defined]
-                RenewLease(driver.run, driver.token, driver.process, 5_000),
-            )
-            acquiring = ledger.replicas[0].sequencer.submit(message)  # type: ignore[arg-type]
-            renewed, acquired = await asyncio.gather(renewing, acquiring)
-            return renewed, acquired[0].answer  # type: ignore[union-attr]
-
-        renewed, acquired = ledger.until_done(both())
-        winners = [isinstance(answer, LeaseGranted) for answer in (renewed, acquired)]
-        assert winners != [True, True]
-        if winners[1]:
-            driver = other
-            driver.token = acquired.token  # type: ignore[attr-defined]
-        elif not winners[0]:
+        renewed, acquired = ledger.until_done(_at_once(driver, other))
+        assert not (isinstance(renewed, LeaseGranted) and isinstance(acquired, LeaseGranted))
+        if isinstance(acquired, LeaseGranted):
+            other.token, driver = acquired.token, other
+        elif not isinstance(renewed, LeaseGranted):
             driver.acquire(ttl_s=5)
+
+
+async def _at_once(driver: Driver, other: Driver) -> tuple[object, object]:
+    """One renews while the other asks for the lease."""
+    ledger, sequencer = driver.ledger, driver.ledger.replicas[0].sequencer
+    command = AcquireLease(other.run, HolderName("host-2"), other.process, 5_000)
+    acquiring = ledger.request(command, by=other.by)
+    renewed, (acquired,) = await asyncio.gather(
+        sequencer.renew(
+            acquiring.caller, RenewLease(driver.run, driver.token, driver.process, 5_000)
+        ),
+        sequencer.submit([acquiring]),
+    )
+    assert isinstance(acquired, Answered)
+    return renewed, acquired.answer
 
 
 def test_a_report_counts_while_every_newer_token_went_to_the_same_process(
@@ -317,7 +313,8 @@ def test_a_cancelled_run_with_an_expired_lease_is_closed_after_its_expiry_is_wri
 def test_cancelling_is_told_with_every_later_answer_to_the_holder(ledger: LedgerInProcess) -> None:
     driver = driven(ledger)
     driver.started("s")
-    planning = ledger.request(driver_plan := _plan_of(driver))
+    plan = PlanSteps(driver.run, driver.token, driver.process, (driver.step_plan("a"),))
+    planning = ledger.request(plan)
     ledger.send(planning)
     driver.cancel()
     answers = [
@@ -329,14 +326,7 @@ def test_cancelling_is_told_with_every_later_answer_to_the_holder(ledger: Ledger
         driver.unknown("s"),
         ledger.send(planning).answer,
     ]
-    assert driver_plan.steps
     assert [getattr(answer, "cancel_requested", None) for answer in answers] == [True] * 7
-
-
-def _plan_of(driver: Driver):  # type: ignore[no-untyped-def]
-    from ledger.core.commands import PlanSteps
-
-    return PlanSteps(driver.run, driver.token, driver.process, (driver.step_plan("a"),))
 
 
 def test_the_sweep_finds_an_attempt_that_outlived_its_deadline_under_a_renewed_lease(

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from ledger.core.answers import Planned
-from ledger.core.commands import AllowDowngrade, OpenRun
+from ledger.core.commands import AllowDowngrade, OpenRun, PlanSteps
 from ledger.core.entry import Entry
 from ledger.core.ids import RunId, ToolName, ToolVersion
 from ledger.core.vocabulary import EffectClass
@@ -254,8 +254,6 @@ def test_two_replicas_that_plan_a_tool_first_declare_it_once(ledger: LedgerInPro
     drivers = [driven(ledger, f"run-{at}") for at in range(6)]
     for driver in drivers:
         driver.ended("warm", tool="other")
-    from ledger.core.commands import PlanSteps
-
     answers = ledger.submit_at_once(
         *(
             (

@@ -8,6 +8,7 @@ import pytest
 
 from ledger.core.answers import Answered
 from ledger.core.commands import (
+    AcquireLease,
     AttachEvidence,
     BreakLease,
     CloseRun,
@@ -23,9 +24,10 @@ from ledger.core.commands import (
     RequestCancel,
     WithdrawStep,
 )
-from ledger.core.ids import RunId, StepId, SubjectId
+from ledger.core.ids import HolderName, RunId, StepId, SubjectId
 from ledger.core.vocabulary import Outcome, RunStatus, Verdict
 from ledger.sequencer import Outcome as Sent
+from ledger.store.tables import DATA_KEYS
 from tests.support.driving import Driver, another, driven, opened, said
 from tests.support.in_process import (
     ADMIN,
@@ -34,6 +36,7 @@ from tests.support.in_process import (
     RUNTIME_2,
     LedgerInProcess,
 )
+from tests.support.oracle import payload_refs
 
 
 def _complete(driver: Driver, **given: Payload) -> CompleteStep:
@@ -156,9 +159,6 @@ def test_an_answer_that_appended_nothing_is_decided_anew_and_binds_nothing(
     driver = opened(ledger, "run-1")
     other = another(driver, P2)
     other.acquire()
-    from ledger.core.commands import AcquireLease
-    from ledger.core.ids import HolderName
-
     command = AcquireLease(driver.run, HolderName("host-1"), driver.process)
     request = ledger.request(command)
     assert said(ledger.send(request).answer) == "LEASE_HELD"
@@ -212,9 +212,6 @@ def test_eight_equal_requests_at_once_make_one_event(ledger: LedgerInProcess, fi
 
 def test_commands_of_a_message_see_what_came_before_them(ledger: LedgerInProcess) -> None:
     driver = Driver(ledger, RunId("run-1"), token=1)
-    from ledger.core.commands import AcquireLease
-    from ledger.core.ids import HolderName
-
     message: list[Command] = [
         OpenRun(driver.run),
         AcquireLease(driver.run, HolderName("h"), driver.process),
@@ -276,8 +273,6 @@ def test_a_refused_command_of_one_caller_does_not_fail_the_batch_of_another(
 
 
 def _key_of(ledger: LedgerInProcess, index: int) -> str:
-    from tests.support.oracle import payload_refs
-
     return str(payload_refs(ledger.entries()[index])[0]["key"])
 
 
@@ -335,8 +330,6 @@ def test_a_look_alike_is_found_across_data_keys(ledger: LedgerInProcess) -> None
 def test_a_payload_is_sealed_anew_when_its_key_was_destroyed_meanwhile(
     ledger: LedgerInProcess,
 ) -> None:
-    from ledger.store.tables import DATA_KEYS
-
     driver = driven(ledger)
     driver.evidence()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import TypedDict, Unpack, assert_never
 
 from ledger.core import answers
 from ledger.core.answers import Answer, Execute, LeaseGranted, OutcomeUnknown, StartRefused
@@ -17,6 +17,7 @@ from ledger.core.commands import (
     AttachEvidence,
     Caller,
     CloseRun,
+    Command,
     CompleteStep,
     MarkUnknown,
     OpenRun,
@@ -95,6 +96,19 @@ def refusal(answer: Answer) -> Refused:
     return answer
 
 
+class PlanFields(TypedDict, total=False):
+    """What may be said of a step that is planned. `key` are the caller's own bytes."""
+
+    tool: str
+    version: str
+    arguments: bytes
+    effect: EffectClass | None
+    key: str | bytes
+    after: Sequence[str]
+    supersedes: str
+    subject: str
+
+
 @dataclass
 class Driver:
     """One process that drives one run. `token` is that of the lease it last acquired."""
@@ -106,9 +120,9 @@ class Driver:
     token: int = 0
     at: int = 0
 
-    def ask(self, command: object) -> Answer:
+    def ask(self, command: Command) -> Answer:
         """The answer to a command sent by this runtime."""
-        return self.ledger.ask(command, by=self.by, at=self.at)  # type: ignore[arg-type]
+        return self.ledger.ask(command, by=self.by, at=self.at)
 
     def acquire(self, *, ttl_s: float = 30) -> Answer:
         """Asks for the lease and keeps its token if it is given."""
@@ -127,21 +141,10 @@ class Driver:
         """Gives the lease back."""
         return self.ask(ReleaseLease(self.run, self.token))
 
-    def step_plan(
-        self,
-        step: str,
-        *,
-        tool: str = "refund",
-        version: str = "1",
-        arguments: bytes = b"",
-        effect: EffectClass | None = None,
-        key: str | bytes = "",
-        after: Sequence[str] = (),
-        supersedes: str = "",
-        subject: str = "",
-    ) -> StepPlan:
+    def step_plan(self, step: str, **fields: Unpack[PlanFields]) -> StepPlan:
         """A step to plan; without arguments each step has arguments of its own, without a key the
         derived one."""
+        effect, key = fields.get("effect"), fields.get("key", "")
         given = key.encode() if isinstance(key, str) else key
         entry_key, raw = Key(""), b""
         if effect is None or effect.is_write:
@@ -151,50 +154,27 @@ class Driver:
             else:
                 entry_key = given_key(given, secret=self.ledger.log.key_index_secret)
                 raw = b"" if stands_as_given(given) else given
-        content = arguments or f'{{"step":"{self.run}/{step}"}}'.encode()
+        own = f'{{"step":"{self.run}/{step}"}}'.encode()
+        subject = SubjectId(fields.get("subject", ""))
         return StepPlan(
             StepId(step),
-            ToolName(tool),
-            ToolVersion(version),
-            Payload(content, "application/json", SubjectId(subject)),
+            ToolName(fields.get("tool", "refund")),
+            ToolVersion(fields.get("version", "1")),
+            Payload(fields.get("arguments", own), "application/json", subject),
             effect,
             entry_key,
             raw,
-            tuple(StepId(each) for each in after),
-            Key(supersedes),
+            tuple(StepId(each) for each in fields.get("after", ())),
+            Key(fields.get("supersedes", "")),
         )
 
     def plan_all(self, *steps: StepPlan) -> Answer:
         """Plans several steps in one command."""
         return self.ask(PlanSteps(self.run, self.token, self.process, steps))
 
-    def plan(
-        self,
-        step: str,
-        *,
-        tool: str = "refund",
-        version: str = "1",
-        arguments: bytes = b"",
-        effect: EffectClass | None = None,
-        key: str | bytes = "",
-        after: Sequence[str] = (),
-        supersedes: str = "",
-        subject: str = "",
-    ) -> Answer:
+    def plan(self, step: str, **fields: Unpack[PlanFields]) -> Answer:
         """Plans one step."""
-        return self.plan_all(
-            self.step_plan(
-                step,
-                tool=tool,
-                version=version,
-                arguments=arguments,
-                effect=effect,
-                key=key,
-                after=after,
-                supersedes=supersedes,
-                subject=subject,
-            )
-        )
+        return self.plan_all(self.step_plan(step, **fields))
 
     def start_command(self, step: str, *, version: str = "1", operation_s: float = 60) -> StartStep:
         """The command that asks to start a step."""
@@ -250,26 +230,35 @@ class Driver:
 
     # What several tests begin with
 
-    def started(self, step: str, *, operation_s: float = 60, **plan: object) -> Execute:
+    def started(
+        self, step: str, *, operation_s: float = 60, **fields: Unpack[PlanFields]
+    ) -> Execute:
         """Plans and starts a step."""
-        assert said(self.plan(step, **plan)) == "ok"  # type: ignore[arg-type]
-        answer = self.start(step, operation_s=operation_s)
+        assert said(self.plan(step, **fields)) == "ok"
+        answer = self.start(step, version=fields.get("version", "1"), operation_s=operation_s)
         assert isinstance(answer, Execute), answer
         return answer
 
-    def ended(self, step: str, outcome: Outcome = Outcome.SUCCEEDED, **plan: object) -> None:
+    def ended(
+        self,
+        step: str,
+        outcome: Outcome = Outcome.SUCCEEDED,
+        **fields: Unpack[PlanFields],
+    ) -> None:
         """Plans, starts and completes a step."""
-        execute = self.started(step, **plan)
+        execute = self.started(step, **fields)
         assert said(self.complete(step, outcome, attempt=execute.attempt)) == "RECORDED"
 
-    def left_unknown(self, step: str, **plan: object) -> None:
+    def left_unknown(
+        self, step: str, *, operation_s: float = 60, **fields: Unpack[PlanFields]
+    ) -> None:
         """Plans and starts a step and marks it unknown."""
-        execute = self.started(step, **plan)
+        execute = self.started(step, operation_s=operation_s, **fields)
         assert said(self.unknown(step, attempt=execute.attempt)) == "RECORDED"
 
-    def abandoned(self, step: str, **plan: object) -> None:
+    def abandoned(self, step: str, **fields: Unpack[PlanFields]) -> None:
         """Lets a reviewer decide that an unknown step was not executed."""
-        self.left_unknown(step, operation_s=1, **plan)
+        self.left_unknown(step, operation_s=1, **fields)
         self.ledger.clock.advance(1.1)
         assert said(self.decide(step, Verdict.NOT_EXECUTED)) == "ok"
 

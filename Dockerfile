@@ -28,7 +28,7 @@ ENV PATH=/opt/ledger/bin:$PATH \
 USER ledger:ledger
 WORKDIR /var/lib/ledger
 VOLUME ["/var/lib/ledger"]
-EXPOSE 50151
+EXPOSE 7420
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 CMD ["ledger", "health"]
 ENTRYPOINT ["ledger"]

@@ -7,7 +7,7 @@ what the store raises; an outage is never an empty list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -74,9 +74,6 @@ class ViewRows(Protocol):
 
     def steps_changed(self, reading: Reading, log: Log, run_id: str, *, since: int) -> list[Step]:
         """Every step that an entry above run version `since` touched, by that version."""
-
-    def counts(self, reading: Reading, log: Log, run_id: str) -> Mapping[StepState, int]:
-        """How many steps are in each state."""
 
     def unknowns(
         self,
@@ -208,8 +205,14 @@ class RunReader:
                 resumed.append(one)
             return ResumePage(view, tuple(resumed), next_token)
 
-    def result(self, log: Log, caller: Caller, replay: Replay) -> StoredContent:
-        """The stored result that a REPLAY names; another principal's needs `read`."""
+    def result(self, log: Log, caller: Caller, replay: Replay, *, own_run: bool) -> StoredContent:
+        """The stored result that a REPLAY names. What the caller's own run holds is handed out to
+        it, whoever settled it; another run's, settled by another principal, needs `read`."""
+        if not replay.payload_id:
+            return NO_CONTENT
+        if own_run:
+            with self._store.read() as reading:
+                return self.content(reading, log, replay.payload_id)
         if replay.settled_by != caller.principal and Role.READ not in caller.roles:
             return FORBIDDEN_CONTENT
         with self._store.read() as reading:
@@ -226,7 +229,7 @@ class RunReader:
 
     def _view(self, reading: Reading, log: Log, run: Run) -> RunView:
         now_us = self._now_us(log, reading.head(log.number))
-        return RunView(run, self._rows.counts(reading, log, run.run_id), now_us)
+        return RunView(run, run.stored_counts, now_us)
 
     def _steps(self, reading: Reading, log: Log, run_id: str, page: Page) -> tuple[list[Step], str]:
         after = -1 if page.after is None else int(page.after[0])

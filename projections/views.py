@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
 from typing import Final
 
 from ledger.core.answers import UnknownStep
 from ledger.core.log import Log
 from ledger.core.run import Run
 from ledger.core.step import Step
-from ledger.core.vocabulary import StepState
 from ledger.store.interface import Reading
 from ledger.store.rows import number, text
 from ledger.store.tables import LEASES, RUNS, STEPS, UNKNOWNS, Row
@@ -75,10 +72,6 @@ class Views:
     def steps_changed(self, reading: Reading, log: Log, run_id: str, *, since: int) -> list[Step]:
         """Every step that an entry above run version `since` touched, by that version."""
         return [step_of_row(row) for row in _changed(reading, log, run_id, since)]
-
-    def counts(self, reading: Reading, log: Log, run_id: str) -> Mapping[StepState, int]:
-        """How many steps are in each state."""
-        return Counter(StepState(text(row[4])) for row in _changed(reading, log, run_id, -1))
 
     def unknowns(
         self,

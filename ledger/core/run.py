@@ -65,6 +65,7 @@ class Run(BaseAggregate[str]):
     by_fingerprint: dict[tuple[str, bytes], list[str]]
     argument_keys: set[str]
     not_understood: bool
+    stored_counts: dict[StepState, int]
 
     @classmethod
     def blank(cls, originator_id: str, timestamp: datetime) -> Run:
@@ -88,12 +89,20 @@ class Run(BaseAggregate[str]):
         run.by_fingerprint = {}
         run.argument_keys = set()
         run.not_understood = False
+        run.stored_counts = {}
         return run
 
     @property
     def is_closed(self) -> bool:
         """Whether `run.closed` ended driving."""
         return self.status is not None
+
+    @property
+    def counts(self) -> dict[StepState, int]:
+        """How many steps are in each state that has any; also where its steps were not loaded."""
+        if not self.steps:
+            return self.stored_counts
+        return {state: len(steps) for state, steps in self.open_states.items() if steps}
 
     def in_state(self, state: StepState) -> list[Step]:
         """Its steps in a state, in the order they were planned. Costs only their number."""
@@ -152,6 +161,7 @@ class Run(BaseAggregate[str]):
             sorted(self.drivers),
             lease.streak_from,
             int(self.not_understood),
+            {state.value: count for state, count in self.counts.items()},
         ]
 
     def load(self, values: list[Any]) -> None:
@@ -164,3 +174,4 @@ class Run(BaseAggregate[str]):
         self.drivers = set(values[8])
         self.lease.streak_from = values[9]
         self.not_understood = bool(values[10])
+        self.stored_counts = {StepState(state): count for state, count in values[11].items()}

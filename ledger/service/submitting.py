@@ -10,6 +10,7 @@ import grpc
 from google.rpc.status_pb2 import Status
 
 from ledger.core.answers import Answered, Replay, RunOpened
+from ledger.core.commands import StartStep
 from ledger.core.errors import InvariantViolation, Malformed
 from ledger.core.log import Log
 from ledger.core.refusals import Refused
@@ -117,7 +118,9 @@ class Submitter:
                 view = self._house.runs.view(log, answer.run)
                 return Extras(view=view, receipt=receipt)
             case Replay():
-                content = self._house.runs.result(log, call.caller, answer)
+                command = asked.decoded.request.command
+                own = isinstance(command, StartStep) and command.run == answer.run
+                content = self._house.runs.result(log, call.caller, answer, own_run=own)
                 return Extras(content=content, receipt=receipt)
             case _:
                 return Extras(receipt=receipt)

@@ -394,7 +394,7 @@ class Payload(_message.Message):
     MEDIA_TYPE_FIELD_NUMBER: _builtins.int
     SUBJECT_FIELD_NUMBER: _builtins.int
     content: _builtins.bytes
-    """The exact bytes, at most 1 MiB unless the server says otherwise. Kept and committed as they are."""
+    """The exact bytes, at most 1 MiB unless the server says otherwise; may be empty. Kept and committed as they are."""
     media_type: _builtins.str
     """RFC 2045 media type, ASCII, at most 128 characters. Empty means application/octet-stream."""
     subject: _builtins.str

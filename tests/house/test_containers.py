@@ -79,8 +79,8 @@ def test_the_image_runs_as_a_user_that_is_not_root() -> None:
 
 def test_ports_are_published_on_the_loopback_address_only() -> None:
     published = [port for service in SERVICES.values() for port in service.get("ports", [])]
-    assert published == ["127.0.0.1:50151:50151"]
-    assert words_of("EXPOSE") == ["50151"]
+    assert published == ["127.0.0.1:7420:7420"]
+    assert words_of("EXPOSE") == ["7420"]
 
 
 def test_postgresql_is_reached_from_inside_only_and_keeps_its_durable_settings() -> None:

@@ -137,9 +137,9 @@ def test_a_closed_store_is_unavailable(store: Store) -> None:
         store.check()
 
 
-@pytest.mark.parametrize("last", ["a read", "nothing"])
+@pytest.mark.parametrize("left_to_do", ["a read", "held writes", "only the commit"])
 def test_open_blocks_of_other_threads_end_when_the_store_is_closed(
-    store: Store, open_again: OpenAgain, last: str
+    store: Store, open_again: OpenAgain, left_to_do: str
 ) -> None:
     closing = open_again()
     entered, closed = threading.Event(), threading.Event()
@@ -148,9 +148,11 @@ def test_open_blocks_of_other_threads_end_when_the_store_is_closed(
         with closing.append(LOG) as appending:
             appending.insert(ENTRIES, [entry(0)])
             appending.set_head(size=1, frontier=bytes(8), time_us=1)
+            if left_to_do == "only the commit":
+                appending.update(RUNS, {"status": "x"}, equal={"tenant": "none"})
             entered.set()
             assert closed.wait(WAIT_S)
-            if last == "a read":
+            if left_to_do == "a read":
                 appending.get(RUNS, [("t", "r")])
 
     with ThreadPoolExecutor(1) as pool:

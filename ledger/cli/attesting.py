@@ -10,9 +10,9 @@ from typing import Annotated, Final
 import typer
 
 from ledger.cli import options
-from ledger.cli.housekeeping import log_of, opened_store
+from ledger.cli.housekeeping import checkpoints_of, log_of, opened_store
 from ledger.cli.mirror import Mirror, MirrorUnreadable, write_mirror
-from ledger.cli.stops import Code, Stop, extra_missing
+from ledger.cli.stops import Code, Stop
 from ledger.cli.teaching import taught
 
 _ROLE: Final = "admin"
@@ -99,17 +99,11 @@ def pin(
             code=Code.WRONG_USAGE,
         ) from None
     with opened_store(folder, command="checkpoint pin") as (store, settings):
+        from ledger.signing import PinRefused
+
+        log = log_of(store, settings, tenant)
         try:
-            from ledger.log_keys import LogKeys
-            from ledger.marks import Marks
-            from ledger.signing import Checkpoints, PinRefused
-        except ModuleNotFoundError as error:
-            raise extra_missing(error, command="checkpoint pin") from None
-        signing = Checkpoints(
-            store, keys=LogKeys(settings.keys_folder), marks=Marks(settings.mark_folder)
-        )
-        try:
-            pinned = signing.pin(log_of(store, settings, tenant), note, by=by or getpass.getuser())
+            pinned = checkpoints_of(store, settings).pin(log, note, by=by or getpass.getuser())
         except PinRefused as refused:
             raise Stop(
                 str(refused),

@@ -24,7 +24,9 @@ from ledger.keyring import KeyMissing, Keyring
 if TYPE_CHECKING:
     from ledger.core.log import Log
     from ledger.settings import Settings
+    from ledger.signing import Checkpoints
     from ledger.store.interface import Store
+    from ledger.tenants import Tenants
 
 keys = typer.Typer(
     help="Make and list the keys that seal payloads and sign checkpoints.",
@@ -184,16 +186,16 @@ def new_tenant(
       ledger tenants new acme
       ledger tenants new acme --origin audit.acme.example/agents
     """
-    from ledger.store.errors import DuplicateRow
-    from ledger.tenants import Tenants, random_origin
-    from ledger.vault import Vault
-
     screen = options.screen_of(machine, no_color)
     with opened_store(folder, command="tenants new") as (store, settings):
+        from ledger.store.errors import DuplicateRow
+        from ledger.tenants import random_origin
+
         store.migrate()
-        made = Tenants(store, Vault(Keyring.load(settings.keys_folder)))
         try:
-            log = made.new(Tenant(tenant), Origin(origin) if origin else random_origin())
+            log = tenants_of(store, settings).new(
+                Tenant(tenant), Origin(origin) if origin else random_origin()
+            )
         except DuplicateRow:
             raise Stop(
                 f"tenant {tenant!r} exists, or a log of the name {origin!r} does.",
@@ -208,6 +210,7 @@ def new_tenant(
                 next="Tenants are ids; origins are lower case, such as example.org/audit.",
                 code=Code.WRONG_USAGE,
             ) from None
+        checkpoints_of(store, settings).begin(log)
     screen.final({"tenant": log.tenant, "origin": log.origin})
     screen.say(f"Tenant {log.tenant} has the log {log.origin}.")
 
@@ -223,12 +226,9 @@ def list_tenants(
 
       ledger tenants list --data /var/lib/ledger
     """
-    from ledger.tenants import Tenants
-    from ledger.vault import Vault
-
     screen = options.screen_of(machine, no_color)
     with opened_store(folder, command="tenants list") as (store, settings):
-        logs = Tenants(store, Vault(Keyring.load(settings.keys_folder))).all()
+        logs = tenants_of(store, settings).all()
     if machine:
         for log in logs:
             screen.item({"tenant": log.tenant, "origin": log.origin})
@@ -244,6 +244,8 @@ def list_tenants(
 def opened_store(folder: Path, *, command: str) -> Iterator[tuple[Store, Settings]]:
     """The store of a data folder, with the settings that name it."""
     try:
+        from ledger.log_reading import NotSigning
+        from ledger.marks import MarkBroken
         from ledger.settings import Settings
         from ledger.store.errors import StoreError
         from ledger.store.opening import open_store
@@ -265,7 +267,7 @@ def opened_store(folder: Path, *, command: str) -> Iterator[tuple[Store, Setting
         ) from None
     try:
         yield store, settings
-    except (StoreError, KeyMissing) as fault:
+    except (StoreError, KeyMissing, MarkBroken, NotSigning) as fault:
         raise Stop(
             str(fault),
             safe="Nothing was acknowledged.",
@@ -276,13 +278,29 @@ def opened_store(folder: Path, *, command: str) -> Iterator[tuple[Store, Setting
         store.close()
 
 
-def log_of(store: Store, settings: Settings, tenant: str) -> Log:
-    """A tenant's log. Raises `Stop` where there is none."""
-    from ledger.tenants import Tenants, UnknownTenant
+def tenants_of(store: Store, settings: Settings) -> Tenants:
+    """The store's tenants. Raises `KeyMissing` where its keys are not here."""
+    from ledger.tenants import Tenants
     from ledger.vault import Vault
 
+    return Tenants(store, Vault(Keyring.load(settings.keys_folder)))
+
+
+def checkpoints_of(store: Store, settings: Settings) -> Checkpoints:
+    """What signs the store's logs."""
+    from ledger.log_keys import LogKeys
+    from ledger.marks import Marks
+    from ledger.signing import Checkpoints
+
+    return Checkpoints(store, keys=LogKeys(settings.keys_folder), marks=Marks(settings.mark_folder))
+
+
+def log_of(store: Store, settings: Settings, tenant: str) -> Log:
+    """A tenant's log. Raises `Stop` where there is none."""
+    from ledger.tenants import UnknownTenant
+
     try:
-        return Tenants(store, Vault(Keyring.load(settings.keys_folder))).log(Tenant(tenant))
+        return tenants_of(store, settings).log(Tenant(tenant))
     except UnknownTenant as unknown:
         raise Stop(
             str(unknown), next="`ledger tenants list` names those there are.", code=Code.REFUSED

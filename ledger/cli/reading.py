@@ -15,7 +15,7 @@ from ledger.cli.mirror import Mirror, MirrorUnreadable
 from ledger.cli.screen import Screen, local, stamp, styled, table, zone
 from ledger.cli.stops import Code, Stop
 from ledger.cli.timeline import Moment, RunStory, StepStory, tell
-from ledger.client import Ledger, RunInfo
+from ledger.client import Ledger, Reason, Refused, RunInfo
 from ledger.core.entry import Entry, read_entry
 from ledger.core.events import check_body
 
@@ -116,8 +116,12 @@ def show(
 
 
 def _from_server(client: Ledger, run: str) -> Iterator[Entry]:
-    for entry in client.run_entries(run):
-        yield read_entry(entry.entry, index=entry.index, check_body=check_body)
+    try:
+        for entry in client.run_entries(run):
+            yield read_entry(entry.entry, index=entry.index, check_body=check_body)
+    except Refused as refused:
+        if refused.reason not in (Reason.UNSPECIFIED, Reason.RUN_NOT_FOUND):
+            raise
 
 
 def _from_folder(source: Path, run: str) -> list[Entry]:

@@ -84,8 +84,9 @@ def stop_of(error: LedgerError) -> Stop:
         case Refused():
             return Stop(
                 what,
-                safe="Nothing was changed by this command.",
-                next=_NEXT.get(error.reason, ""),
+                next=_NEXT.get(
+                    error.reason, "See what there is with `ledger runs` and `ledger show`."
+                ),
                 code=Code.REFUSED,
                 reason=error.reason.name,
             )

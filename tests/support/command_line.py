@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,8 +66,14 @@ class CommandLine:
         return [sys.executable, "-P", "-m", "ledger.cli", *arguments]
 
     def __call__(self, *arguments: str, code: int | None = 0) -> Ended:
-        """Run it with nothing to read; asserts the exit code unless None is given."""
-        return self.run(self.command(*arguments), code=code)
+        """Run it with nothing to read; asserts the exit code unless None is given.
+
+        A process of its own like any other, forked from one that has the command loaded.
+        """
+        ended = _loaded().run(arguments, folder=self.folder, environment=self.environment)
+        shown = f"ledger {' '.join(arguments)}\n{ended.out}\n{ended.err}"
+        assert code is None or ended.code == code, f"ended with {ended.code}: {shown}"
+        return ended
 
     def run(self, command: Sequence[str], *, code: int | None = 0) -> Ended:
         """Run any command in the same surroundings."""
@@ -104,3 +112,78 @@ class CommandLine:
             shim.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m ledger.cli "$@"\n')
             shim.chmod(0o755)
         return folder
+
+
+_LOADED = """
+import json, os, sys
+import ledger.cli.app
+
+for line in sys.stdin:
+    told = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.chdir(told["folder"])
+        os.environ.clear()
+        os.environ.update(told["environment"])
+        for number, path in enumerate((os.devnull, told["out"], told["err"])):
+            opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            os.dup2(opened, number)
+            os.close(opened)
+        sys.stdin = open(0, closefd=False)
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)
+        sys.argv = ["ledger", *told["arguments"]]
+        ledger.cli.main()
+        sys.exit(0)
+    sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\\n")
+    sys.stdout.flush()
+"""
+
+
+class _Loaded:
+    """A process that has the command loaded and forks for each one: loading takes most of it."""
+
+    def __init__(self) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, "-c", _LOADED],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        atexit.register(self.stop)
+
+    def run(
+        self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str]
+    ) -> Ended:
+        """Run one command to its end."""
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        with tempfile.TemporaryDirectory(prefix="ledger-said-") as said:
+            out, err = Path(said) / "out", Path(said) / "err"
+            told = {
+                "arguments": list(arguments),
+                "folder": str(folder),
+                "environment": dict(environment),
+                "out": str(out),
+                "err": str(err),
+            }
+            self._child.stdin.write(json.dumps(told) + "\n")
+            self._child.stdin.flush()
+            code = int(self._child.stdout.readline())
+            return Ended(code, out.read_text("utf-8"), err.read_text("utf-8"))
+
+    def stop(self) -> None:
+        """End it with the tests."""
+        self._child.kill()
+        self._child.wait()
+
+
+_KEPT: list[_Loaded] = []
+
+
+def _loaded() -> _Loaded:
+    """The one of this test process."""
+    if not _KEPT:
+        _KEPT.append(_Loaded())
+    return _KEPT[0]

@@ -1,6 +1,7 @@
 """How fast the ledger appends, beside the same database without it.
 
-    python -m bench.append [--rounds N] [--window-s S] [--quick] [--growth] [--json] [--folder F]
+    python -m bench.append [--rounds N] [--window-s S] [--quick] [--growth [--fill-s S]] [--json]
+                            [--folder F]
 
 README.md in this folder says how to read the tables. Ends with 1 if what was acknowledged is not
 what stands in the log; a missed target is printed and changes no status.
@@ -39,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     with _folder(asked.folder) as folder, Ground(folder) as ground:
         if asked.growth:
-            return _grow(ground, _QUICK_SIZES if asked.quick else Sizes(), json=asked.json)
+            sizes = _QUICK_SIZES if asked.quick else Sizes(fill_s_max=asked.fill_s)
+            return _grow(ground, sizes, json=asked.json)
         rounds = 1 if asked.quick else asked.rounds
         window_s = _QUICK_S if asked.quick else asked.window_s
         return _append(ground, rounds=rounds, window_s=window_s, json=asked.json)
@@ -126,6 +128,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--window-s", type=float, default=3.0, help="seconds of a window [3]")
     parser.add_argument("--quick", action="store_true", help="one round of tiny windows")
     parser.add_argument("--growth", action="store_true", help="a long log against short ones")
+    parser.add_argument(
+        "--fill-s", type=float, default=110.0, help="most seconds for filling a long log [110]"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON value as the last line")
     parser.add_argument("--folder", type=Path, help="where the logs go, and stay")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter

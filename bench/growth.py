@@ -33,8 +33,8 @@ class Sizes:
     short: int = 20_000
     long: int = 300_000
     turns: int = 3
-    window_s: float = 2.0
-    fill_s_max: float = 100.0
+    window_s: float = 3.0
+    fill_s_max: float = 110.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,5 +139,10 @@ def growth_lines(grown: Grown, sizes: Sizes) -> list[str]:
             f" {grown.rss_long_mib:>11,.0f}"
         ),
         grown.ratio.line,
+        *(
+            [f"  {sizes.long:,} entries were not reached in {sizes.fill_s_max:g} s"]
+            if grown.reached < sizes.long
+            else []
+        ),
         "",
     ]

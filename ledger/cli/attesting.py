@@ -206,7 +206,7 @@ def export(
         )
     with options.client_of(server, folder, token_file, role) as client:
         try:
-            made = write_mirror(client, target, client.checkpoint())
+            made = write_mirror(client.entries(), target, client.checkpoint().note)
         except MirrorUnreadable as fault:
             raise Stop(
                 f"{fault}.",

@@ -9,12 +9,12 @@ Whatever reads tiles can mirror or check it. Nothing here verifies: `ledger veri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ledger.client import Checkpoint, Ledger
+from ledger.client import Entry as LogEntry
 from ledger.core.checkpoint import Checkpoint as SignedTree
 from ledger.core.checkpoint import parse_checkpoint_text
 from ledger.core.entry import Entry, read_entry
@@ -44,16 +44,18 @@ class Mirrored:
     note: str
 
 
-def write_mirror(client: Ledger, folder: Path, checkpoint: Checkpoint) -> Mirrored:
-    """Copy the log up to a checkpoint's size into `folder`; the checkpoint is written last.
+def write_mirror(entries: Iterable[LogEntry], folder: Path, note: str) -> Mirrored:
+    """Write a log's entries, in order, up to the size that the checkpoint `note` signs.
+
+    The checkpoint is written last.
 
     A folder that was cut off half-way holds no checkpoint, so it passes for nothing. Raises
     `MirrorUnreadable` where the server's entries are not the tree that the checkpoint signs.
     """
-    signed = _signed(checkpoint.note)
+    signed = _signed(note)
     hashes: list[bytes] = []
     bundle: list[bytes] = []
-    for entry in client.entries():
+    for entry in entries:
         if entry.index >= signed.size:
             break
         hashes.append(leaf_hash(entry.entry))
@@ -69,8 +71,8 @@ def write_mirror(client: Ledger, folder: Path, checkpoint: Checkpoint) -> Mirror
             f"{signed.size:,} signs"
         )
     _write_tiles(folder, hashes)
-    _write(folder / CHECKPOINT, checkpoint.note.encode("utf-8"))
-    return Mirrored(signed.origin, signed.size, checkpoint.note)
+    _write(folder / CHECKPOINT, note.encode("utf-8"))
+    return Mirrored(signed.origin, signed.size, note)
 
 
 class Mirror:

@@ -55,7 +55,7 @@ class Auditor:
     def conclude(self, client: Ledger) -> Conclusion:
         """Copy the log and verify the copy offline, against the pinned key and all that is held."""
         try:
-            write_mirror(client, self._log, client.checkpoint())
+            write_mirror(client.entries(), self._log, client.checkpoint().note)
         except MirrorUnreadable as fault:
             said = f"FAILED: {fault}"
             return Conclusion(Proof(Judgement.FAILED.value, said, 0, len(self._sizes)), [])

@@ -67,8 +67,8 @@ def test_every_event_type_has_an_example_that_is_read_and_written_back() -> None
         assert accepts(_entry_with(event_type, body))
 
 
-TEXTS: list[JsonValue] = ["", "two words", "a-word", "NON_IDEMPOTENT_WRITE"]
-OTHERS: list[JsonValue] = [0, 1, 7, 2**53, None, [], {}, ["two words"]]
+BAD: list[JsonValue] = ["", "two words", "a-word", "NON_IDEMPOTENT_WRITE"]
+BAD += [0, 1, 7, 2**53, None, [], {}, ["two words"]]
 
 
 @pytest.mark.parametrize("event_type", BODIES)
@@ -77,10 +77,7 @@ def test_schema_and_code_refuse_the_same_bodies(event_type: str) -> None:
     broken: list[JsonObject] = [{**whole, "surprise": "x"}, {**whole, "surprise": 1}]
     for name in whole:
         broken.append({member: value for member, value in whole.items() if member != name})
-        broken += [{**whole, name: bad} for bad in ("", "two words", [], {}, ["two words"], 2**53)]
-        broken += [
-            {**whole, name: bad} for bad in (0, 1, 7, "NON_IDEMPOTENT_WRITE", "a-word", None)
-        ]
+        broken += [_with(whole, name, bad) for bad in BAD]
     for body in broken:
         assert accepts(_entry_with(event_type, body)) == _code_accepts(event_type, body), body
 
@@ -105,6 +102,12 @@ def test_the_schema_judges_the_golden_entries_as_the_code_does() -> None:
     for path in paths:
         _, _, raw = path.read_bytes().partition(b"\n\n")
         assert accepts(json.loads(raw)) == _reads(raw), path.name
+
+
+def _with(body: JsonObject, name: str, value: JsonValue) -> JsonObject:
+    changed = dict(body)
+    changed[name] = value
+    return changed
 
 
 def _reads(raw: bytes) -> bool:

@@ -65,10 +65,17 @@ def _commands(driver: Driver) -> dict[str, Command | RenewLease]:
 
 
 def _prepared(ledger: LedgerInProcess) -> Driver:
-    driver = driven(ledger)
-    driver.plan("planned")
-    driver.started("started")
-    driver.left_unknown("unknown")
+    driver = Driver(ledger, RunId("run-1"), token=1)
+    steps = [driver.step_plan(step) for step in ("planned", "started", "unknown")]
+    driver.message(
+        OpenRun(driver.run),
+        driver.acquire_command(),
+        PlanSteps(driver.run, 1, driver.process, tuple(steps)),
+        driver.start_command("started"),
+        driver.start_command("unknown"),
+        MarkUnknown(driver.run, StepId("unknown"), 1, 1, "timeout"),
+    )
+    assert (driver.state("started"), driver.state("unknown")) == ("STARTED", "UNKNOWN")
     return driver
 
 

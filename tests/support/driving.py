@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import TypedDict, Unpack, assert_never
 
 from ledger.core import answers
-from ledger.core.answers import Answer, Execute, LeaseGranted, OutcomeUnknown, StartRefused
+from ledger.core.answers import (
+    Answer,
+    Answered,
+    Execute,
+    LeaseGranted,
+    OutcomeUnknown,
+    StartRefused,
+)
 from ledger.core.commands import (
     AcquireLease,
     AttachEvidence,
@@ -124,10 +131,19 @@ class Driver:
         """The answer to a command sent by this runtime."""
         return self.ledger.ask(command, by=self.by, at=self.at)
 
+    def message(self, *commands: Command) -> list[Answer]:
+        """The answers to commands sent in one message by this runtime."""
+        requests = [self.ledger.request(command, by=self.by) for command in commands]
+        outcomes = self.ledger.submit(*requests, at=self.at)
+        return [each.answer for each in outcomes if isinstance(each, Answered)]
+
+    def acquire_command(self, *, ttl_s: float = 30) -> AcquireLease:
+        """The command that asks for the lease."""
+        return AcquireLease(self.run, HolderName("host-1"), self.process, round(ttl_s * 1000))
+
     def acquire(self, *, ttl_s: float = 30) -> Answer:
         """Asks for the lease and keeps its token if it is given."""
-        command = AcquireLease(self.run, HolderName("host-1"), self.process, round(ttl_s * 1000))
-        answer = self.ask(command)
+        answer = self.ask(self.acquire_command(ttl_s=ttl_s))
         if isinstance(answer, LeaseGranted):
             self.token = answer.token
         return answer
@@ -233,11 +249,8 @@ class Driver:
     def started(
         self, step: str, *, operation_s: float = 60, **fields: Unpack[PlanFields]
     ) -> Execute:
-        """Plans and starts a step."""
-        assert said(self.plan(step, **fields)) == "ok"
-        answer = self.start(step, version=fields.get("version", "1"), operation_s=operation_s)
-        assert isinstance(answer, Execute), answer
-        return answer
+        """Plans and starts a step, in one message."""
+        return self._started_and(step, operation_s, fields)
 
     def ended(
         self,
@@ -245,16 +258,31 @@ class Driver:
         outcome: Outcome = Outcome.SUCCEEDED,
         **fields: Unpack[PlanFields],
     ) -> None:
-        """Plans, starts and completes a step."""
-        execute = self.started(step, **fields)
-        assert said(self.complete(step, outcome, attempt=execute.attempt)) == "RECORDED"
+        """Plans, starts and completes a step, in one message."""
+        self._started_and(
+            step, 60, fields, CompleteStep(self.run, StepId(step), 1, self.token, outcome)
+        )
 
     def left_unknown(
         self, step: str, *, operation_s: float = 60, **fields: Unpack[PlanFields]
     ) -> None:
-        """Plans and starts a step and marks it unknown."""
-        execute = self.started(step, operation_s=operation_s, **fields)
-        assert said(self.unknown(step, attempt=execute.attempt)) == "RECORDED"
+        """Plans and starts a step and marks it unknown, in one message."""
+        self._started_and(
+            step, operation_s, fields, MarkUnknown(self.run, StepId(step), 1, self.token, "timeout")
+        )
+
+    def _started_and(
+        self, step: str, operation_s: float, fields: PlanFields, *reports: Command
+    ) -> Execute:
+        plan = PlanSteps(self.run, self.token, self.process, (self.step_plan(step, **fields),))
+        start = self.start_command(
+            step, version=fields.get("version", "1"), operation_s=operation_s
+        )
+        planned, execute, *reported = self.message(plan, start, *reports)
+        assert said(planned) == "ok", planned
+        assert isinstance(execute, Execute), execute
+        assert [said(answer) for answer in reported] == ["RECORDED"] * len(reports)
+        return execute
 
     def abandoned(self, step: str, **fields: Unpack[PlanFields]) -> None:
         """Lets a reviewer decide that an unknown step was not executed."""
@@ -303,8 +331,11 @@ def driven(
     ledger: LedgerInProcess, run: str = "run-1", *, by: Caller = RUNTIME, ttl_s: float = 30
 ) -> Driver:
     """A run that was opened and is driven."""
-    driver = opened(ledger, run, by=by)
-    assert said(driver.acquire(ttl_s=ttl_s)) == "ok"
+    driver = Driver(ledger, RunId(run), by=by)
+    opening, granted = driver.message(OpenRun(driver.run), driver.acquire_command(ttl_s=ttl_s))
+    assert said(opening) == "ok"
+    assert isinstance(granted, LeaseGranted), granted
+    driver.token = granted.token
     return driver
 
 

@@ -63,6 +63,8 @@ class Memory:
         self.frontier = b""
         self.runs = {}
         self.outdated = {}
+        # The subject of a run whose opening did not commit is no subject.
+        self.subjects = {}
         self.others_appended()
 
     def others_appended(self) -> None:

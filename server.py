@@ -134,6 +134,7 @@ class Rooms:
             raise CannotStart(f"the log of {tenant} takes no appends: {kind.value}")
         for tenant, why in self.logs.refused().items():
             raise CannotStart(f"the log of {tenant} takes no appends: {why}")
+        self.sequencer.check()
 
     def now_us(self, log: Log, head: StoredHead) -> int:
         """Ledger time as readers are shown it, by this host's clock."""

@@ -43,6 +43,8 @@ from ledger.vault import Prepared, Vault
 EVENTS_A_BATCH_MAX: Final = 4_096
 RETRIES_MAX: Final = 3
 _RETRY_PAUSE_S: Final = 0.02
+_DISTRUSTED_NS: Final = 3_000_000_000
+_STORE_FAILED: Final = frozenset({FailureKind.STORE_UNAVAILABLE, FailureKind.MAYBE_COMMITTED})
 
 Outcome = Answered | Failure
 
@@ -109,6 +111,7 @@ class LogSequencer:
         self._changed = threading.Condition()
         self._draining = False
         self._broken: FailureKind | None = None
+        self._failed_ns: int | None = None
         self._acknowledged_size = -1
         self._acknowledged_leaf = b""
         self._thread = threading.Thread(
@@ -164,6 +167,21 @@ class LogSequencer:
     def broken(self) -> FailureKind | None:
         """Why this log takes no appends, None while it does."""
         return self._broken
+
+    def check(self) -> None:
+        """Where the last append failed: raises a `StoreError` for a while, and then as long as the
+        head's row cannot be written as it is. A full disk still answers every reader, and may have
+        room for a little."""
+        failed_ns = self._failed_ns
+        if failed_ns is None:
+            return
+        if monotonic_ns() - failed_ns < _DISTRUSTED_NS:
+            raise StoreUnavailable("the last append failed")
+        with self._store.append(self.log.number) as appending:
+            head = appending.locked_head
+            appending.set_head(size=head.size, frontier=head.frontier, time_us=head.time_us)
+        if self._failed_ns == failed_ns:
+            self._failed_ns = None
 
     # The writing thread
 
@@ -223,6 +241,8 @@ class LogSequencer:
             # Nobody waits for ever, whatever ends this thread: the same ids may be sent again.
             self._answer([(pending, Failure(FailureKind.MAYBE_COMMITTED)) for pending in batch])
             raise
+        if any(isinstance(each, Failure) and each.kind in _STORE_FAILED for each in outcomes):
+            self._failed_ns = monotonic_ns()
         self._answer(list(zip(batch, outcomes, strict=True)))
 
     def _append(self, requests: list[Request]) -> list[Outcome]:
@@ -237,8 +257,7 @@ class LogSequencer:
         return [Failure(FailureKind.STORE_UNAVAILABLE, retry_after_ms=500)] * len(requests)
 
     def _try(self, requests: list[Request]) -> list[Outcome]:
-        with self._store.read() as reading:
-            prepared = self._vault.prepare(reading, self.log, requests)
+        prepared = self._vault.prepare(self._store, self.log, requests)
         result: Result | None = None
         try:
             with self._store.append(self.log.number) as appending:
@@ -277,6 +296,7 @@ class LogSequencer:
 
     def _committed(self, result: Result) -> None:
         if result.appended:
+            self._failed_ns = None
             self._acknowledged_size = result.size
             self._acknowledged_leaf = result.last_leaf
             self._on_commit(self.log, result.size)
@@ -392,6 +412,11 @@ class Sequencer:
     def broken(self) -> dict[Tenant, FailureKind]:
         """The logs that take no appends, and why."""
         return {t: w.broken for t, w in self._writers.items() if w.broken is not None}
+
+    def check(self) -> None:
+        """Raises a `StoreError` where a log could not be appended to and still cannot be."""
+        for writer in list(self._writers.values()):
+            writer.check()
 
     def drain(self, timeout_s: float) -> bool:
         """Takes nothing new, finishes what waits. False if it did not end in time."""

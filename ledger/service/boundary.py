@@ -73,19 +73,35 @@ class Boundary:
         """A call with one answer. `roles` None: the command decides for itself."""
 
         async def call(octets: bytes, context: ServicerContext[bytes, bytes]) -> bytes:
-            started_ns = time.perf_counter_ns()
-            made: Call | None = None
-            try:
-                made = self._admit(method, context, roles)
-                answer = await self._guarded(handle(made, octets))
-            except Ended as ended:
-                self._note(method, made, ended.status, started_ns)
-                await _abort(context, ended.status)
-                raise  # abort has raised before this line is reached
-            self._note(method, made, None, started_ns)
-            return answer
+            ended = await self._answered(method, handle, roles, octets, context)
+            if isinstance(ended, bytes):
+                return ended
+            # The transport keeps the exception of an abort, and with it this frame, until the
+            # garbage collector finds them: nothing large may hang on either.
+            octets = b""
+            await _abort(context, ended)
+            raise Ended(ended)  # abort has raised before this line is reached
 
         return grpc.unary_unary_rpc_method_handler(call)
+
+    async def _answered(
+        self,
+        method: str,
+        handle: Unary,
+        roles: frozenset[Role] | None,
+        octets: bytes,
+        context: ServicerContext[bytes, bytes],
+    ) -> bytes | Status:
+        started_ns = time.perf_counter_ns()
+        made: Call | None = None
+        try:
+            made = self._admit(method, context, roles)
+            answer = await self._guarded(handle(made, octets))
+        except Ended as ended:
+            self._note(method, made, ended.status, started_ns)
+            return ended.status
+        self._note(method, made, None, started_ns)
+        return answer
 
     def streaming(
         self, method: str, handle: Streaming, *, roles: frozenset[Role]

@@ -4,9 +4,26 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any, Literal
+from contextlib import suppress
+from typing import Any, Literal, TextIO, cast
 
 import structlog
+
+
+class _Lossy:
+    """A stream that loses what cannot be written. A full disk under the log decides no answer."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def configure_logs(*, form: Literal["auto", "json", "console"], level: str) -> None:
@@ -30,6 +47,6 @@ def configure_logs(*, form: Literal["auto", "json", "console"], level: str) -> N
     structlog.configure(
         processors=[*steps, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, _Lossy(sys.stderr))),
         cache_logger_on_first_use=True,
     )

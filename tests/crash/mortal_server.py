@@ -113,12 +113,14 @@ class MortalServer(LedgerServer):
         self,
         nursery: Nursery,
         folder: Path,
-        store_url: str = "",
+        store_url: str,
         *,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         given = {**_NO_SWEEP, FOLDER_VARIABLE: str(folder), **(settings or {})}
         super().__init__(folder, store_url, settings=given)
+        self.store_url = store_url
+        self.keys = Path(given.get("LEDGER_KEYS_DIR", folder / "keys"))
         self._nursery = nursery
 
     def spawn(self, environment: Mapping[str, str], log: Path) -> _Child:

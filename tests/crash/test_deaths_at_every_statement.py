@@ -13,7 +13,7 @@ from itertools import count
 import grpc
 import pytest
 
-from tests.crash.appends import KINDS, Append, Made
+from tests.crash.appends import KINDS, Append
 from tests.crash.mortal_server import MortalServer, Window
 from tests.crash.witness import UNAVAILABLE, Witness, of_request
 
@@ -40,7 +40,7 @@ def test_a_death_at_any_statement_leaves_one_event_and_a_log_that_verifies(
 ) -> None:
     witness = Witness(mortal)
     for window in windows():
-        append = made(witness, KINDS[kind], f"{kind}-{window.number}-{window.moment}")
+        append = witness.made(KINDS[kind], f"{kind}-{window.number}-{window.moment}")
         if not dies_and_recovers(witness, mortal, append, window):
             break
     print(f"{kind}: {2 * (window.number - 1)} windows")
@@ -56,7 +56,7 @@ def test_a_death_at_any_statement_of_a_process_that_remembers_nothing_is_the_sam
 ) -> None:
     """The states were made by an earlier process: this one reads runs, keys and tools anew."""
     witness = Witness(mortal)
-    appends = [made(witness, KINDS[kind], f"{kind}-{n}") for n in range(2 * STATEMENTS_MAX)]
+    appends = [witness.made(KINDS[kind], f"{kind}-{n}") for n in range(2 * STATEMENTS_MAX)]
     for window, append in zip(windows(), appends, strict=False):
         mortal.kill()
         mortal.start()
@@ -64,14 +64,6 @@ def test_a_death_at_any_statement_of_a_process_that_remembers_nothing_is_the_sam
             break
     print(f"{kind}: {2 * (window.number - 1)} windows")
     assert STATEMENTS_MIN < window.number < STATEMENTS_MAX
-
-
-def made(witness: Witness, kind: Made, run: str) -> Append:
-    calls = witness.calls()
-    try:
-        return kind(calls, run)
-    finally:
-        calls.close()
 
 
 def dies_and_recovers(
@@ -87,10 +79,10 @@ def dies_and_recovers(
     assert answer.code() is UNAVAILABLE
     server.bury()
     committed = server.seen()[-1].endswith("after commit")
-    server.start()
-    entries = witness.verify()
+    entries = witness.verify_rows()
     for request_id, number in append.entries.items():
         assert len(of_request(entries, request_id)) == (number if committed else 0), window
+    server.start()
     again = witness.send(append)
     assert not isinstance(again, grpc.RpcError), (window, again)
     witness.verify_once(append, again)

@@ -8,10 +8,16 @@ from typing import Any, Final
 import grpc
 
 from ledger.core.entry import Entry
+from ledger.keyring import Keyring
+from ledger.store.opening import open_store
+from ledger.tenants import Tenants
 from ledger.v1 import run_service_pb2 as pb
 from ledger.v1 import types_pb2
-from tests.crash.appends import Append
+from ledger.vault import Vault
+from tests.crash.appends import Append, Made
+from tests.crash.mortal_server import MortalServer
 from tests.support.calls import TIMEOUT_S, Calls
+from tests.support.oracle import verify_log
 from tests.support.server_process import LedgerServer
 from tests.support.whole_log import verify_whole_log
 
@@ -32,10 +38,14 @@ class Acknowledged:
     def verify(self, server: LedgerServer) -> list[Entry]:
         """Verifies the server's whole log, and that nothing acknowledged is missing from it."""
         entries = verify_whole_log(server)
+        self.verify_in(entries)
+        return entries
+
+    def verify_in(self, entries: list[Entry]) -> None:
+        """Nothing acknowledged is missing from the entries."""
         for index, leaf in self.leaves.items():
             assert index < len(entries), "an acknowledged entry is missing"
             assert entries[index].leaf_hash == leaf
-        return entries
 
 
 class WitnessedCalls(Calls):
@@ -57,9 +67,17 @@ class WitnessedCalls(Calls):
 class Witness:
     """A server's log under the eyes of one that keeps every acknowledgement."""
 
-    def __init__(self, server: LedgerServer) -> None:
+    def __init__(self, server: MortalServer) -> None:
         self.server = server
         self.acknowledged = Acknowledged()
+
+    def made(self, kind: Made, run: str) -> Append:
+        """Makes the state for an append of that kind."""
+        calls = self.calls()
+        try:
+            return kind(calls, run)
+        finally:
+            calls.close()
 
     def calls(self, principal: str = "runtime") -> WitnessedCalls:
         """New calls; the caller closes them."""
@@ -78,6 +96,19 @@ class Witness:
     def verify(self) -> list[Entry]:
         """See `Acknowledged.verify`."""
         return self.acknowledged.verify(self.server)
+
+    def verify_rows(self) -> list[Entry]:
+        """Everything that must hold of the store's rows, inline projections included, whether the
+        server runs or not. Only after a first start."""
+        store = open_store(self.server.store_url)
+        try:
+            keyring = Keyring.load(self.server.keys)
+            (log,) = Tenants(store, Vault(keyring)).all()
+            entries = verify_log(store, log, keyring)
+        finally:
+            store.close()
+        self.acknowledged.verify_in(entries)
+        return entries
 
     def verify_once(self, append: Append, answer: Any) -> None:
         """The log holds what the append stands for exactly once, and the answer tells where."""

@@ -21,6 +21,7 @@ from ledger.core.answers import (
     LeaseGranted,
     Marked,
     Planned,
+    RunOpened,
     Withdrawn,
     keep_answer,
     kept_answer,
@@ -42,6 +43,7 @@ from ledger.core.ids import LOG_RUN, RequestId, RunId, uuid7
 from ledger.core.log import Log
 from ledger.core.merkle import Frontier
 from ledger.core.refusals import Reason, Refused
+from ledger.core.run import Run
 from ledger.core.step import Arguments
 from ledger.core.vocabulary import Role
 from ledger.store.inline import Projections, Touched
@@ -352,7 +354,9 @@ class Batch:
                 kept = one.earlier.append
                 leaf = kept.leaf or chained.leaves[kept.index - before]
                 append = Appended(kept.index, leaf, size, kept.entries, kept.recorded_us)
-            answers.append(Answered(one.answer, append))
+            answers.append(
+                Answered(one.answer, append, self._opened(one.answer), self._draft.now_us)
+            )
         last = chained.leaves[-1] if chained.leaves else b""
         memory.frontier = chained.frontier.to_bytes()
         if memory.log_version is not None:
@@ -360,10 +364,20 @@ class Batch:
         for (tool, key), claim in self._draft.touched_claims.items():
             memory.claims[(tool, key)] = claim
         for run, _ in self._draft.touched_runs():
-            memory.runs[run.run_id] = run
+            if run.is_closed:
+                # Seldom asked for again, and most runs of a long log are closed.
+                memory.runs.pop(run.run_id, None)
+            else:
+                memory.runs[run.run_id] = run
         memory.subjects.update(self._draft.new_subjects)
         memory.trim()
         return Result(answers, size, last, self._draft.now_us, bool(chained.leaves))
+
+    def _opened(self, answer: Answer) -> Run | None:
+        if not isinstance(answer, RunOpened):
+            return None
+        run = self._draft.runs.get(answer.run)
+        return None if run is None else run.without_steps()
 
 
 def _tells_of(before: Answer, answer: Answer) -> bool:

@@ -29,7 +29,7 @@ from ledger.core.sealing import (
     seal,
 )
 from ledger.keyring import Keyring
-from ledger.store.interface import Changing, Reading
+from ledger.store.interface import Changing, Reading, Store
 from ledger.store.tables import DATA_KEYS, PAYLOADS, SUBJECTS, Row
 
 _FINGERPRINT: Final = b"ledger.arguments.v1\x00"
@@ -107,11 +107,15 @@ class Vault:
 
     # Before the lock
 
-    def prepare(self, reading: Reading, log: Log, requests: Sequence[Request]) -> list[Prepared]:
+    def prepare(self, store: Store, log: Log, requests: Sequence[Request]) -> list[Prepared]:
         """Seals every payload of `requests`, in order. A run that an earlier one of them opens
-        gives its subject to the later ones."""
-        subjects = self._subjects(reading, log, requests)
-        self._load_open_keys(reading, log, self._owners(requests, subjects))
+        gives its subject to the later ones. Reads only for keys that are not known yet."""
+        subjects = self._opened_subjects(requests)
+        unread = self._without_key(log, requests, subjects)
+        if unread or not self._has_keys(log, self._owners(requests, subjects)):
+            with store.read() as reading:
+                subjects = self._subjects(reading, log, unread) | subjects
+                self._load_open_keys(reading, log, self._owners(requests, subjects))
         prepared = []
         for request in requests:
             command = request.command
@@ -123,13 +127,18 @@ class Vault:
             prepared.append(Prepared(request, sealed))
         return prepared
 
-    def _subjects(self, reading: Reading, log: Log, requests: Sequence[Request]) -> dict[str, str]:
-        opened = {
+    def _opened_subjects(self, requests: Sequence[Request]) -> dict[str, str]:
+        return {
             request.command.run: request.command.subject
             for request in requests
             if isinstance(request.command, OpenRun)
         }
-        wanted = {
+
+    def _without_key(
+        self, log: Log, requests: Sequence[Request], opened: Mapping[str, str]
+    ) -> set[str]:
+        """Runs whose own key is not known: they may have a subject, under whose key theirs lies."""
+        return {
             run
             for request in requests
             for _, payload in request.command.payloads()
@@ -137,10 +146,15 @@ class Vault:
             and (run := _run_of(request.command)) not in opened
             and (log.tenant, f"run:{run}") not in self._open
         }
-        rows = (
-            reading.get(SUBJECTS, [(log.tenant, run) for run in sorted(wanted)]) if wanted else []
-        )
-        return {str(row[1]): str(row[2]) for row in rows} | opened
+
+    def _has_keys(self, log: Log, owners: Iterable[str]) -> bool:
+        return all((log.tenant, owner) in self._open for owner in owners)
+
+    def _subjects(self, reading: Reading, log: Log, runs: set[str]) -> dict[str, str]:
+        if not runs:
+            return {}
+        rows = reading.get(SUBJECTS, [(log.tenant, run) for run in sorted(runs)])
+        return {str(row[1]): str(row[2]) for row in rows}
 
     def _owners(self, requests: Sequence[Request], subjects: Mapping[str, str]) -> set[str]:
         return {
@@ -180,6 +194,15 @@ class Vault:
             self._open[(tenant, str(owner))] = known
         return known
 
+    def _open_key(self, log: Log, owner: str) -> _DataKey:
+        """The owner's key. Another log's thread may just have emptied the memory: a new one does,
+        for under the lock it gives way to the stored one."""
+        known = self._open.get((log.tenant, owner))
+        if known is None:
+            with self._lock:
+                known = self._open.setdefault((log.tenant, owner), self._new_key(log.tenant))
+        return known
+
     def _new_key(self, tenant: Tenant) -> _DataKey:
         named = DataKeyId(os.urandom(16).hex())
         key = os.urandom(KEY_LENGTH)
@@ -187,7 +210,7 @@ class Vault:
         return _DataKey(named, key, wrapped, stored=False)
 
     def _seal(self, log: Log, slot: Slot, payload: Payload, owner: str, tool: str) -> Sealed:
-        data_key = self._open[(log.tenant, owner)]
+        data_key = self._open_key(log, owner)
         random = os.urandom(16 + SALT_LENGTH + NONCE_LENGTH)
         payload_id = PayloadId(random[:16].hex())
         salt = random[16 : 16 + SALT_LENGTH]
@@ -261,10 +284,12 @@ class Vault:
                     if stored[owner].id != key_id:
                         replaced.add(owner)
                     continue
-                minted = self._open[(log.tenant, owner)]
-                # Not marked as stored, yet stored: this process made it, and it was destroyed since.
-                if minted.stored or changing.get(DATA_KEYS, [(minted.id,)]):
+                minted = self._open.get((log.tenant, owner))
+                # One that is stored by now, though not as open, was destroyed since.
+                spent = minted is None or minted.stored or changing.get(DATA_KEYS, [(minted.id,)])
+                if minted is None or spent:
                     minted = self._open[(log.tenant, owner)] = self._new_key(log.tenant)
+                if minted.id != key_id:
                     replaced.add(owner)
                 self._keys[minted.id] = minted.key
                 changing.insert(

@@ -13,6 +13,7 @@ from typing import Any, Final
 import orjson
 
 from ledger.core.refusals import Refused
+from ledger.core.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +267,13 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer with where it was appended; `append` is None when nothing was."""
+    """An answer with where it was appended; `append` is None when nothing was.
+
+    `opened` is the run of a `RunOpened` as it stood when that was decided, without its steps;
+    `now_us` the ledger time of then.
+    """
 
     answer: Answer
     append: Appended | None = None
+    opened: Run | None = None
+    now_us: int = 0

@@ -7,7 +7,7 @@ an entry is one lower.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -145,6 +145,15 @@ class Run(BaseAggregate[str]):
         if self.lease_of_attempt_ended(attempt, now_us):
             return not step.is_write or attempt.deadline_us <= now_us
         return attempt.deadline_us + DEAD_MARGIN_US <= now_us
+
+    def without_steps(self) -> Run:
+        """A copy for a reader, as the run stands now; later events do not reach it."""
+        copy = Run.blank(self.id, self.created_on)
+        copy.load(self.dump())
+        copy.version, copy.index, copy.leaf = self.version, self.index, self.leaf
+        copy.status, copy.changed_us = self.status, self.changed_us
+        copy.lease = replace(self.lease)
+        return copy
 
     def dump(self) -> list[Any]:
         """The run without its steps and the lease's expiry, as plain values, for its row."""

@@ -7,7 +7,7 @@ before and hands it over as `Extras`; nothing is read here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from google.protobuf.message import Message
@@ -66,12 +66,15 @@ def refusal_message(refused: Refused) -> types_pb2.Refusal:
 def answer_message(method: str, answered: Answered, extras: Extras = NO_EXTRAS) -> Message:
     """The response message of a method for an answer that is no refusal."""
     append = append_message(answered.append, extras.receipt)
+    if answered.opened is not None:
+        run = answered.opened
+        extras = replace(extras, view=RunView(run, run.stored_counts, answered.now_us))
     return _ENCODERS[method](answered.answer, append, extras)
 
 
 def _open_run(answer: Any, append: types_pb2.Append | None, extras: Extras) -> Message:
     if extras.view is None:
-        raise InvariantViolation("an opened run was answered without its view")
+        raise InvariantViolation("an opened run was answered without the run")
     return pb.OpenRunResponse(append=append, run=encode_views.run_message(extras.view))
 
 

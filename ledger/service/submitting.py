@@ -9,7 +9,7 @@ from typing import Final
 import grpc
 from google.rpc.status_pb2 import Status
 
-from ledger.core.answers import Answered, Replay, RunOpened
+from ledger.core.answers import Answered, Replay
 from ledger.core.commands import StartStep
 from ledger.core.errors import InvariantViolation, Malformed
 from ledger.core.log import Log
@@ -114,9 +114,6 @@ class Submitter:
         if asked.decoded.wants_receipt and append is not None:
             receipt = receipts[append.index].decode("utf-8")
         match answer:
-            case RunOpened():
-                view = self._house.runs.view(log, answer.run)
-                return Extras(view=view, receipt=receipt)
             case Replay():
                 command = asked.decoded.request.command
                 own = isinstance(command, StartStep) and command.run == answer.run
@@ -127,7 +124,7 @@ class Submitter:
 
 
 def _needs_reading(asked: _Asked) -> bool:
-    if isinstance(asked.answered.answer, (RunOpened, Replay)):
+    if isinstance(asked.answered.answer, Replay):
         return True
     return asked.decoded.wants_receipt and asked.answered.append is not None
 

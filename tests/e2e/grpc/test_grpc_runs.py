@@ -171,10 +171,12 @@ def test_an_unknown_outcome_is_listed_and_settled_by_a_reviewer(
     assert replay.state == types_pb2.STEP_STATE_RECONCILED_EXECUTED
 
 
-def test_the_result_of_another_principal_is_forbidden_without_read(
+def test_a_result_by_decision_is_the_runs_own_and_forbidden_to_others_without_read(
     runtime: Calls, reviewer: Calls, run: str
 ) -> None:
-    token = runtime.driven(run, "s1")
+    key = f"{run}-key".encode()
+    token = runtime.driven(run)
+    runtime.plan(run, token, [planned("s1", key=key)])
     runtime.start(run, "s1", token)
     runtime.call(
         "MarkUnknown",
@@ -193,9 +195,13 @@ def test_the_result_of_another_principal_is_forbidden_without_read(
         result=payload(b"private"),
     )
     reviewer.call("Reconcile", decision)
-    replay = runtime.start(run, "s1", token).replay
-    assert replay.result.availability == types_pb2.AVAILABILITY_FORBIDDEN
-    assert replay.result.content == b""
+    own = runtime.start(run, "s1", token).replay.result
+    assert (own.availability, own.content) == (types_pb2.AVAILABILITY_PRESENT, b"private")
+    other = f"{run}-other"
+    other_token = runtime.driven(other)
+    runtime.plan(other, other_token, [planned("s1", key=key)])
+    foreign = runtime.start(other, "s1", other_token).replay.result
+    assert (foreign.availability, foreign.content) == (types_pb2.AVAILABILITY_FORBIDDEN, b"")
 
 
 def test_cancelling_is_told_with_every_later_answer(runtime: Calls, run: str) -> None:

@@ -301,7 +301,7 @@ class PostgresStore:
 
     def _make_migrations_table(self) -> None:
         # Two that make it at once meet in the catalogue; whoever lost finds it there next time.
-        for attempts_left in (1, 0):
+        for attempts_left in (4, 3, 2, 1, 0):
             try:
                 self._try_to_make_migrations_table()
                 return

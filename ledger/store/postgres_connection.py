@@ -229,8 +229,8 @@ def _translated(error: psycopg.Error) -> StoreError | InvariantViolation:
     match error:
         case pg.UniqueViolation():
             return DuplicateRow(f"duplicate of {error.diag.constraint_name}")
-        case pg.DuplicateTable():
-            return DuplicateRow(_said(error))  # in the catalogue
+        case pg.DuplicateTable() | pg.DuplicateObject():
+            return DuplicateRow(_said(error))  # in the catalogue: of the table, or of its row type
         case pg.UndefinedTable() | pg.UndefinedColumn():
             return WrongSchema(f"{error.diag.message_primary}; was the database migrated?")
         case psycopg.IntegrityError():

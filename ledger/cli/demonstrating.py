@@ -33,6 +33,7 @@ from ledger.cli.demo.table import account_text, next_commands
 from ledger.cli.screen import Screen
 from ledger.cli.serving import ServerChild, bare_environment, require_server_parts
 from ledger.cli.stops import Code, Stop
+from ledger.client import LedgerError
 
 _SHOP_S_MAX: Final = 6.0
 """How long all calls to the shop may take together, in seconds: a large file stays quick."""
@@ -94,8 +95,21 @@ def demo(
         agents = under_prefix(agents, f"demo-{now:%Y%m%d-%H%M%S}/")
     write_actions(place.actions, agents)
     with _stopping(screen), ExitStack() as stack:
-        address, tokens = _server(stack, screen, place, server, folder)
-        account, auditor = _directed(stack, screen, place, agents, seed, address, tokens)
+        if server:
+            account, auditor = _directed(
+                stack, screen, place, agents, seed, server, folder / "tokens"
+            )
+        else:
+            child = _server_of_ones_own(stack, place)
+            try:
+                account, auditor = _directed(
+                    stack, screen, place, agents, seed, child.address, place.tokens
+                )
+            except (Stop, LedgerError):
+                ended = child.ended(place.server_log)
+                if ended is not None:
+                    raise ended from None
+                raise
         screen.say("", account_text(account), "")
         screen.say(next_commands(place.root, account, auditor.key_file), "")
     screen.final(account.as_json())
@@ -148,12 +162,8 @@ def _directed(
         return director.direct(), auditor
 
 
-def _server(
-    stack: ExitStack, screen: Screen, place: Place, server: str, folder: Path
-) -> tuple[str, Path]:
-    """(address, tokens folder) of the server to use; one of our own is stopped with the stack."""
-    if server:
-        return server, folder / "tokens"
+def _server_of_ones_own(stack: ExitStack, place: Place) -> ServerChild:
+    """A server with a new data folder, stopped with the stack."""
     log = stack.enter_context(place.server_log.open("ab"))
     environment = bare_environment() | {
         "LEDGER_DATA": str(place.server),
@@ -162,7 +172,7 @@ def _server(
     }
     child = ServerChild.start(environment, log=log, log_path=place.server_log)
     stack.callback(child.stop)
-    return child.address, place.tokens
+    return child
 
 
 def _agents(actions: Path | None, seed: int) -> list[AgentRun]:

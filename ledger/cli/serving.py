@@ -97,6 +97,18 @@ class ServerChild:
             self.child.kill()
             return self.child.wait()
 
+    def ended(self, log_path: Path) -> Stop | None:
+        """What to say if it ended by itself; None while it runs."""
+        status = self.child.poll()
+        if status is None:
+            return None
+        return Stop(
+            f"the server ended by itself with status {status}." + last_words(log_path),
+            safe="What it acknowledged is durable, and nothing runs without its word.",
+            next=f"Its log says why: {log_path}",
+            code=Code.UNAVAILABLE,
+        )
+
     def _wait(self, ready: Path, log_path: Path | None) -> str:
         until_s = time.monotonic() + READY_S_MAX
         while not ready.exists():
@@ -104,14 +116,14 @@ class ServerChild:
             if status is not None:
                 raise Stop(
                     f"the server ended with status {status} before it served."
-                    + _last_words(log_path),
+                    + last_words(log_path),
                     safe="Nothing was acknowledged by it; what was on disk is untouched.",
                     next="Mend what it says above or in its log, and start it again.",
                     code=Code.UNAVAILABLE,
                 )
             if time.monotonic() > until_s:
                 raise Stop(
-                    f"the server did not serve within {READY_S_MAX:.0f} s." + _last_words(log_path),
+                    f"the server did not serve within {READY_S_MAX:.0f} s." + last_words(log_path),
                     safe="It was stopped again.",
                     next="Look into its log; a database that does not answer is the usual reason.",
                     code=Code.UNAVAILABLE,
@@ -125,7 +137,8 @@ def bare_environment() -> dict[str, str]:
     return {name: text for name, text in os.environ.items() if not name.startswith("LEDGER_")}
 
 
-def _last_words(log_path: Path | None) -> str:
+def last_words(log_path: Path | None) -> str:
+    """The last line of a server's log, as the end of a sentence; empty where there is none."""
     if log_path is None or not log_path.exists():
         return ""
     lines = log_path.read_text("utf-8", "replace").strip().splitlines()

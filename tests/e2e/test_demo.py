@@ -163,6 +163,26 @@ def test_an_interrupted_demo_stops_everything_it_started(
         demo.wait()
 
 
+@pytest.mark.long
+def test_a_demo_whose_server_dies_says_so_and_where_its_log_is(tmp_path: Path) -> None:
+    demo = CommandLine(tmp_path).start("demo")
+    try:
+        assert demo.stdout is not None
+        next(line for line in demo.stdout if "restarted" in line)
+        (server,) = (
+            pid for pid in _processes_of(tmp_path) if "server" in psutil.Process(pid).cmdline()
+        )
+        os.kill(server, signal.SIGKILL)
+        _, said = demo.communicate(timeout=100)
+        assert demo.returncode == 7
+        assert "the server ended by itself with status -9" in said
+        assert "server.log" in said
+        assert not _processes_of(tmp_path)
+    finally:
+        _end(demo.pid)
+        demo.wait()
+
+
 def test_actions_that_cannot_be_read_start_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"run": "r", "steps": [{"tool": "t"}]}\n')
     ended = CommandLine(tmp_path)("demo", "--actions", "a.jsonl", code=2)

@@ -72,7 +72,16 @@ class Pinned:
 class Checkpoints:
     """Signs and publishes the heads of a store's logs."""
 
-    def __init__(self, store: Store, *, keys: LogKeys, marks: Marks) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        keys: LogKeys,
+        marks: Marks,
+        elsewhere_wait_ms: int = ELSEWHERE_WAIT_MS,
+    ) -> None:
+        """`elsewhere_wait_ms`: how long a process without the key waits for another's signature."""
+        self._wait_s = elsewhere_wait_ms / 1_000
         self._store = store
         self._keys = keys
         self._marks = marks
@@ -106,7 +115,7 @@ class Checkpoints:
     def checkpoint(self, log: Log) -> PublishedCheckpoint:
         """A signed and published checkpoint that holds everything committed before the call.
 
-        Without the log's key this process waits for another's, up to 3 s. Raises `HistoryRewound`,
+        Without the log's key this process waits for another's, [3 s]. Raises `HistoryRewound`,
         `HistoryChanged`, `MarkBroken` or another `NotSigning`, and what the store raises. After
         any of them the call may simply be made again: no step of it can be doubled.
         """
@@ -160,7 +169,7 @@ class Checkpoints:
     def _signed_elsewhere(self, log: Log) -> PublishedCheckpoint:
         with self._store.read() as reading:
             needed = reading.head(log.number).size
-        until_s = monotonic() + ELSEWHERE_WAIT_MS / 1_000
+        until_s = monotonic() + self._wait_s
         pause = Event()
         while True:
             with self._store.read() as reading:
@@ -170,7 +179,7 @@ class Checkpoints:
             if monotonic() > until_s:
                 raise NotSigning(
                     f"This server has no signing key of {log.origin}, and no other one signed its "
-                    f"{needed:,} entries in {ELSEWHERE_WAIT_MS / 1_000:g} s. They are recorded. "
+                    f"{needed:,} entries in {self._wait_s:g} s. They are recorded. "
                     "Ask again, or look whether the signing server runs."
                 )
             pause.wait(_LOOK_AGAIN_S)

@@ -335,12 +335,18 @@ def test_a_process_without_the_key_answers_what_another_signed(
 
 
 def test_a_process_without_the_key_does_not_wait_for_ever(
-    store: Store, checkpoints: Checkpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, checkpoints: Checkpoints, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("ledger.signing.ELSEWHERE_WAIT_MS", 60)
+    elsewhere = tmp_path / "elsewhere"
+    without = Checkpoints(
+        store,
+        keys=LogKeys(elsewhere / "keys"),
+        marks=Marks(elsewhere / "mark"),
+        elsewhere_wait_ms=60,
+    )
     write(store, events())
     with pytest.raises(NotSigning, match="no other one signed"):
-        signing(store, tmp_path / "elsewhere").checkpoint(LOG)
+        without.checkpoint(LOG)
 
 
 def test_only_what_moved_is_signed_in_passing(store: Store, checkpoints: Checkpoints) -> None:

@@ -45,6 +45,7 @@ class Histories(RuleBasedStateMachine):
     """Sends what comes, and counts what was allowed to run."""
 
     house: House
+    judged: list[int]
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,10 +209,13 @@ class Histories(RuleBasedStateMachine):
         """Judges the log that was left."""
         self.house.clock.reset()
         self.ledger.close()
+        self.judged.append(len(self.executed))
 
 
-def _run(house: House, *, examples: int, steps: int) -> None:
-    machine = type("HistoriesHere", (Histories,), {"house": house})
+def _run(house: House, *, examples: int, steps: int) -> int:
+    """Runs the machine; answers how many logs were judged and found lawful."""
+    judged: list[int] = []
+    machine = type("HistoriesHere", (Histories,), {"house": house, "judged": judged})
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -222,13 +226,14 @@ def _run(house: House, *, examples: int, steps: int) -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
+    return len(judged)
 
 
 def test_no_history_executes_a_key_twice_or_leaves_an_unlawful_log(house: House) -> None:
-    _run(house, examples=8, steps=40)
+    assert _run(house, examples=8, steps=40) >= 8
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_no_long_history_executes_a_key_twice_or_leaves_an_unlawful_log(house: House) -> None:
-    _run(house, examples=150, steps=80)
+    assert _run(house, examples=150, steps=80) >= 150

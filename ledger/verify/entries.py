@@ -27,6 +27,7 @@ from ledger.core.merkle import EMPTY_FRONTIER, Frontier, leaf_hash
 from ledger.core.sealing import SALT_LENGTH, commits_to
 from ledger.verify.repeats import Repeats
 from ledger.verify.report import Code, Findings
+from ledger.verify.scan import Facts, Scanner, facts_of
 
 AFTER_CLOSE: Final = frozenset(
     {StepReconciled.TYPE, EvidenceAttached.TYPE, "step.reconcile_proposed"}
@@ -89,7 +90,7 @@ class EntryChecks:
         self._waiting: list[bytes] = []
         self._runs: dict[str, _Run] = {}
         self._requests = Repeats()
-        self._chosen = ""
+        self._scanner = Scanner(origin)
         self.size = 0
         self.last_us: int | None = None
         self.not_understood: Counter[str] = Counter()
@@ -102,29 +103,36 @@ class EntryChecks:
     def add(self, raw: bytes) -> None:
         """The next entry's bytes. Never raises for what they hold."""
         index = self.size
+        facts = None if index in self._disclosed else self._scanner.scan(raw, index=index)
+        if facts is None:
+            facts = self._read(raw, index)
+        if facts is None:
+            self._grow(leaf_hash(raw))
+            return
+        self._check_time(facts)
+        self._check_run(facts, index)
+        self._requests.add(facts.request, index)
+        if facts.type not in BODIES:
+            self.not_understood[facts.type] += 1
+        self.payloads += facts.payloads
+        self._grow(facts.leaf)
+
+    def _read(self, raw: bytes, index: int) -> Facts | None:
+        """Reads an entry strictly and says what is wrong with it; None where it cannot be read."""
         try:
             entry = read_entry(raw, check_body=check_body)
         except Malformed as fault:
             if fault.path == "$.v":
                 self.unknown_versions += 1
             self._findings.add(Code.ENTRY_MALFORMED, index, str(fault))
-            self._grow(leaf_hash(raw))
-            return
+            return None
         if entry.origin != self._origin:
             self._findings.add(Code.ENTRY_MISPLACED, index, f"is of the log {entry.origin}")
         if entry.index != index:
             self._findings.add(Code.ENTRY_MISPLACED, index, f"says that its index is {entry.index}")
-        self._check_time(entry)
-        self._check_run(entry, index)
-        self._remember_request(entry.event, index)
-        if entry.type not in BODIES:
-            self.not_understood[entry.type] += 1
-        payloads = entry.event["payloads"]
-        if payloads:
-            self.payloads += len(payloads)  # type: ignore[arg-type]
         if index in self._disclosed:
             self._check_disclosed(entry, index)
-        self._grow(entry.leaf_hash)
+        return facts_of(entry)
 
     def finish(self) -> Frontier:
         """The tree of all that was added; finds what can only be found at the end."""
@@ -146,50 +154,42 @@ class EntryChecks:
         is_open = (not run.closed for name, run in self._runs.items() if name != LOG_RUN)
         return sum(is_open)
 
-    def _check_time(self, entry: Entry) -> None:
-        if self.last_us is not None and entry.recorded_at_us < self.last_us:
+    def _check_time(self, facts: Facts) -> None:
+        if self.last_us is not None and facts.recorded_at_us < self.last_us:
             self._findings.add(
                 Code.TIME_DECREASED, self.size, "was recorded before the entry in front of it"
             )
-        self.last_us = entry.recorded_at_us
+        self.last_us = facts.recorded_at_us
 
-    def _check_run(self, entry: Entry, index: int) -> None:
-        run = self._runs.get(entry.run_id)
+    def _check_run(self, facts: Facts, index: int) -> None:
+        run = self._runs.get(facts.run)
         if run is None:
-            self._runs[entry.run_id] = _Run(
-                entry.version, entry.leaf_hash, entry.type == RunClosed.TYPE
-            )
-            if entry.version:
-                self._broken(index, entry, f"begins at version {entry.version}")
-            elif entry.run_id != LOG_RUN and entry.type != RunOpened.TYPE:
-                self._against_rule(index, entry, "is not opened by its first entry")
+            self._runs[facts.run] = _Run(facts.version, facts.leaf, facts.type == RunClosed.TYPE)
+            if facts.version:
+                self._broken(index, facts, f"begins at version {facts.version}")
+            elif facts.run != LOG_RUN and facts.type != RunOpened.TYPE:
+                self._against_rule(index, facts, "is not opened by its first entry")
             return
-        if entry.version != run.version + 1:
-            self._broken(index, entry, f"goes from version {run.version} to {entry.version}")
-        elif entry.prev != run.leaf:
-            self._broken(index, entry, "does not name the hash of the run's previous entry")
-        if entry.type == RunOpened.TYPE:
-            self._against_rule(index, entry, "is opened a second time")
+        if facts.version != run.version + 1:
+            self._broken(index, facts, f"goes from version {run.version} to {facts.version}")
+        elif facts.prev != run.leaf:
+            self._broken(index, facts, "does not name the hash of the run's previous entry")
+        if facts.type == RunOpened.TYPE:
+            self._against_rule(index, facts, "is opened a second time")
         if run.closed:
             self.after_close += 1
-            if entry.type not in AFTER_CLOSE and entry.type in BODIES:
-                self._against_rule(index, entry, f"has {entry.type} after its close")
-        elif entry.type == RunClosed.TYPE:
+            if facts.type not in AFTER_CLOSE and facts.type in BODIES:
+                self._against_rule(index, facts, f"has {facts.type} after its close")
+        elif facts.type == RunClosed.TYPE:
             run.closed = True
-        run.version = entry.version
-        run.leaf = entry.leaf_hash
+        run.version = facts.version
+        run.leaf = facts.leaf
 
-    def _broken(self, index: int, entry: Entry, text: str) -> None:
-        self._findings.add(Code.RUN_CHAIN_BROKEN, index, f"run {entry.run_id} {text}")
+    def _broken(self, index: int, facts: Facts, text: str) -> None:
+        self._findings.add(Code.RUN_CHAIN_BROKEN, index, f"run {facts.run} {text}")
 
-    def _against_rule(self, index: int, entry: Entry, text: str) -> None:
-        self._findings.add(Code.RUN_RULE_BROKEN, index, f"run {entry.run_id} {text}")
-
-    def _remember_request(self, event: JsonObject, index: int) -> None:
-        actor, request = event["actor"], event["request"]
-        # Ids and UUIDs hold no space, so the three cannot run into each other.
-        text = f"{actor['id']} {request['id']} {request['part']}"  # type: ignore[index,call-overload]
-        self._requests.add(text.encode(), index)
+    def _against_rule(self, index: int, facts: Facts, text: str) -> None:
+        self._findings.add(Code.RUN_RULE_BROKEN, index, f"run {facts.run} {text}")
 
     def _check_disclosed(self, entry: Entry, index: int) -> None:
         for disclosed in self._disclosed[index]:

@@ -64,7 +64,7 @@ def test_keys_and_tenants_are_made_and_listed(tmp_path: Path) -> None:
         said = Reader(server, ledger).commands(block)
     finally:
         server.close()
-    assert re.search(r"^acme +audit\.acme\.example/agents$", said, re.MULTILINE)
+    assert re.search(r"^acme +audit\.acme\.example/agents *$", said, re.MULTILINE)
     assert said.count("checkpoint-signing") == 2
 
 

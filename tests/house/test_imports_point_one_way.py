@@ -47,6 +47,9 @@ MAY_SEE: dict[str, set[str]] = {
     "projections": {"ledger.core", "ledger.store"},
 }
 
+# The composition root, and the crash tests' process that becomes it and dies where it is told.
+SERVERS = frozenset({"server.py", "tests/crash/dying_server.py"})
+
 # What the SDK knows of the core: ids and words, argument bytes, and the checking side of proofs.
 # Nothing that decides: a runtime that decided for itself would be a second ledger.
 CORE_FOR_THE_CLIENT = frozenset(
@@ -81,9 +84,9 @@ def against_direction(source: Source) -> Iterator[str]:
     for place, name in imports(source):
         if name == "(relative import)":
             yield f"{place}: relative import"
-        elif under(name, "server") and source.path != "server.py":
+        elif under(name, "server") and source.path not in SERVERS:
             yield f"{place}: server is the composition root; nobody imports it"
-        elif under(name, "tests") and not under(source.module, "tests"):
+        elif under(name, "tests") and not _may_see_tests(source.module, name):
             yield f"{place}: {name} is a test's"
         elif here is not None:
             there = room_of(name)
@@ -91,6 +94,11 @@ def against_direction(source: Source) -> Iterator[str]:
                 yield f"{place}: {here} may not see {name}"
             elif not _part_is_seen(source.module, name):
                 yield f"{place}: {source.module} may not see {name}"
+
+
+def _may_see_tests(module: str, name: str) -> bool:
+    """Benches start real servers by the same means as tests do."""
+    return under(module, "tests") or (under(module, "bench") and under(name, "tests.support"))
 
 
 def _part_is_seen(module: str, name: str) -> bool:

@@ -19,11 +19,12 @@ from ledger.core.log import Log
 from ledger.core.run import Run
 from ledger.core.run_events import SealedRef
 from ledger.core.step import Arguments
-from ledger.core.tiles import TileId, tile_width, tiles_to_read
+from ledger.core.tiles import TileId
 from ledger.store.inline import Projections
 from ledger.store.interface import Appending
 from ledger.store.rows import blob, number, text
-from ledger.store.tables import ENTRIES, REQUESTS, SUBJECTS, TILES, Row
+from ledger.store.tables import ENTRIES, REQUESTS, SUBJECTS, Row
+from ledger.store.tree import read_open_tiles
 from ledger.vault import Gone, Prepared, Sealed, Vault
 
 REMEMBERED_MAX: Final = 5_000
@@ -278,21 +279,7 @@ class Committed:
     def open_tiles(self, added: int) -> dict[TileId, bytes]:
         """The partial tiles that `added` leaves complete or grow."""
         size = self._appending.locked_head.size
-        tiles = {}
-        for tile_id in tiles_to_read(size=size, added=added):
-            if tile_id.level == 0:
-                rows = self._appending.page(
-                    ENTRIES,
-                    equal={"log": self._log.number},
-                    order=("idx",),
-                    greater={"idx": tile_id.index * 256 - 1},
-                    limit=tile_width(tile_id, size=size),
-                )
-                tiles[tile_id] = b"".join(blob(row[6]) for row in rows)
-            else:
-                key = (self._log.number, tile_id.level, tile_id.index)
-                tiles[tile_id] = blob(self._appending.get(TILES, [key])[0][3])
-        return tiles
+        return read_open_tiles(self._appending, log=self._log.number, size=size, added=added)
 
 
 def known_leaf(appending: Appending, log: Log, index: int) -> bytes | None:

@@ -11,16 +11,7 @@ from collections.abc import Sequence
 from time import monotonic
 
 from ledger.core.answers import Answered, LeaseGranted
-from ledger.core.commands import (
-    AttachEvidence,
-    Caller,
-    Command,
-    CompleteStep,
-    MarkUnknown,
-    ReleaseLease,
-    RenewLease,
-    Request,
-)
+from ledger.core.commands import Caller, RenewLease, Request, reports_started_work
 from ledger.core.ids import Tenant
 from ledger.core.refusals import Refused
 from ledger.failures import Failure, FailureKind
@@ -89,14 +80,3 @@ class Door:
         if closed is not None:
             return closed
         return await self._sequencer.renew(caller, command)
-
-
-def reports_started_work(command: Command) -> bool:
-    """Whether a command tells what came of something that was started, or gives a lease back."""
-    match command:
-        case CompleteStep() | MarkUnknown() | ReleaseLease():
-            return True
-        case AttachEvidence():
-            return bool(command.step)
-        case _:
-            return False

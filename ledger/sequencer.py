@@ -19,14 +19,11 @@ from ledger.batch import Batch, Result
 from ledger.committed import Memory, known_leaf
 from ledger.core.answers import Answered, LeaseGranted
 from ledger.core.commands import (
-    AttachEvidence,
     Caller,
-    CompleteStep,
-    MarkUnknown,
     PlanSteps,
-    ReleaseLease,
     RenewLease,
     Request,
+    reports_started_work,
 )
 from ledger.core.ids import Tenant
 from ledger.core.log import Log
@@ -126,7 +123,7 @@ class LogSequencer:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[list[Outcome]] = loop.create_future()
         size_bytes = sum(request.size_bytes for request in requests)
-        reports = all(_is_report(request) for request in requests)
+        reports = all(reports_started_work(request.command) for request in requests)
         with self._changed:
             refused = self._refusal(len(requests), size_bytes, reports=reports)
             if refused is not None:
@@ -344,14 +341,6 @@ def _resolve(envelopes: list[_Envelope]) -> None:
     for envelope in envelopes:
         if not envelope.done.done():
             envelope.done.set_result([o for o in envelope.outcomes if o is not None])
-
-
-def _is_report(request: Request) -> bool:
-    """Whether a command reports on work that was started: it has reserved room (contract §7)."""
-    command = request.command
-    return isinstance(command, (CompleteStep, MarkUnknown, ReleaseLease)) or (
-        isinstance(command, AttachEvidence) and bool(command.step)
-    )
 
 
 class Sequencer:

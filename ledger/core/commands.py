@@ -400,3 +400,15 @@ def allowing_role(command: Command, caller: Caller) -> Role | None:
             continue
         return role
     return None
+
+
+def reports_started_work(command: Command) -> bool:
+    """Whether a command tells what came of something that was started, or gives a lease back: it
+    has reserved room, and is still taken while the server drains (contract, section 7)."""
+    match command:
+        case CompleteStep() | MarkUnknown() | ReleaseLease():
+            return True
+        case AttachEvidence():
+            return bool(command.step)
+        case _:
+            return False

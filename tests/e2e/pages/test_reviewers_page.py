@@ -34,9 +34,9 @@ def _state(reader: Reader, run: str) -> StepState:
 @pytest.fixture(scope="module", autouse=True)
 def lost(reader: Reader) -> None:
     with reader.client() as client:
-        _lose(client, "order-4712", timeout_s=1.0)
-        _lose(client, "order-4714")
-        with client.run("order-4711", holder="agent") as run:
+        _lose(client, "order-812", timeout_s=1.0)
+        _lose(client, "order-814")
+        with client.run("order-811", holder="agent") as run:
             run.plan([Step("s1", "send_invoice", "1", {"order": 4711})])
             run.effect("s1").__enter__()
             run.stop("the_host_goes_down")
@@ -44,23 +44,23 @@ def lost(reader: Reader) -> None:
 
 def test_unknowns_are_listed_and_each_runs_story_is_shown(reader: Reader) -> None:
     said = reader.commands(documented("docs/reviewers.md", "list"))
-    assert re.search(r"order-4711 +s1 +send_invoice 1 +NON_IDEMPOTENT_WRITE", said)
+    assert re.search(r"order-811 +s1 +send_invoice 1 +NON_IDEMPOTENT_WRITE", said)
     assert '"expected_version":' in said
     assert '"key":"d:' in said
     assert "lease_released" in said
-    assert "run order-4711  OPEN" in said
+    assert "run order-811  OPEN" in said
 
 
 def test_a_step_is_settled_as_the_page_says(reader: Reader) -> None:
     said = reader.commands(documented("docs/reviewers.md", "executed"))
-    assert "run order-4711, step s1: RECONCILED_EXECUTED" in said
+    assert "run order-811, step s1: RECONCILED_EXECUTED" in said
     again = reader.ledger(
-        "reconcile", "order-4711", "s1", "--executed", "--reason-code", "x", code=6
+        "reconcile", "order-811", "s1", "--executed", "--reason-code", "x", code=6
     )
     assert "wrong_state" in again.err
     with (
         reader.client() as client,
-        client.resume("order-4711", holder="agent") as run,
+        client.resume("order-811", holder="agent") as run,
         run.effect("s1") as effect,
     ):
         assert not effect.execute
@@ -74,10 +74,10 @@ def test_not_executed_waits_until_the_call_cannot_land(reader: Reader) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.1)  # pause: between looks at the operation deadline
     early = reader.ledger(
-        "reconcile", "order-4714", "s1", "--not-executed", "--reason-code", "no_receipt", code=6
+        "reconcile", "order-814", "s1", "--not-executed", "--reason-code", "no_receipt", code=6
     )
     assert "too_early" in early.err
-    with reader.client() as client, client.resume("order-4712", holder="agent") as run:
+    with reader.client() as client, client.resume("order-812", holder="agent") as run:
         with pytest.raises(Refused) as refused, run.effect("s1"):
             pass
         assert refused.value.reason is Reason.KEY_ABANDONED
@@ -87,19 +87,19 @@ def test_not_executed_waits_until_the_call_cannot_land(reader: Reader) -> None:
 @pytest.mark.long
 def test_a_contradiction_is_settled_by_somebody_else(reader: Reader) -> None:
     with reader.client() as client:
-        with client.run("order-4713", holder="agent") as run:
+        with client.run("order-813", holder="agent") as run:
             run.plan([Step("s1", "send_invoice", "1", {"order": 4713})])
             late = run.effect("s1", timeout_s=1.0)
             late.__enter__()
             run.stop("the_host_goes_down")
         with reader.client("reviewer") as reviewer:
-            _decide_not_executed(reviewer, "order-4713")
+            _decide_not_executed(reviewer, "order-813")
         with pytest.raises(ReportedLate):
             late.succeeded({"receipt": "INV-13"})
-    assert "CONTRADICTED" in reader.ledger("unknown", "order-4713").out
+    assert "CONTRADICTED" in reader.ledger("unknown", "order-813").out
     reader.shell(documented("docs/reviewers.md", "supersede"))
-    assert _state(reader, "order-4713") is StepState.RECONCILED_EXECUTED
-    assert reader.ledger("unknown", "order-4713").out == "Nothing is unknown.\n"
+    assert _state(reader, "order-813") is StepState.RECONCILED_EXECUTED
+    assert reader.ledger("unknown", "order-813").out == "Nothing is unknown.\n"
 
 
 def _decide_not_executed(reviewer: Ledger, run: str) -> None:
@@ -119,5 +119,5 @@ def _decide_not_executed(reviewer: Ledger, run: str) -> None:
 def test_a_confirmer_settles_what_it_is_sure_of(reader: Reader) -> None:
     (reader.folder / "shop.py").write_text(SHOP)
     said = reader.python(documented("docs/reviewers.md", "confirmer"))
-    assert said == "settled order-4714 s1"
-    assert _state(reader, "order-4714") is StepState.RECONCILED_EXECUTED
+    assert said == "settled order-814 s1"
+    assert _state(reader, "order-814") is StepState.RECONCILED_EXECUTED

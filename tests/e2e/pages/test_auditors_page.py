@@ -24,13 +24,13 @@ def audited(reader: Reader) -> None:
 def log(reader: Reader, audited: None) -> str:
     """What exporting and verifying printed."""
     reader.shell(documented("docs/auditors.md", "pin"))
-    reader.shell(documented("docs/auditors.md", "keep"))
+    reader.commands(documented("docs/auditors.md", "keep"))
     return reader.commands(documented("docs/auditors.md", "whole"))
 
 
 def test_a_log_is_exported_and_verified_with_what_is_held(reader: Reader, log: str) -> None:
     assert documented("docs/auditors.md", "pin").startswith("ledger keys show")
-    assert documented("docs/auditors.md", "keep").startswith("mkdir -p held")
+    assert documented("docs/auditors.md", "keep").startswith("ledger checkpoint --out")
     assert "ledger verify ./log" in documented("docs/auditors.md", "whole")
     assert "\nVERIFIED to size " in log
     for not_proven in ("nothing was recorded after", "not disclosed", "the times", "no witness"):
@@ -65,5 +65,7 @@ def test_each_verdict_ends_with_the_pages_exit_code(reader: Reader, log: str) ->
     octets = bytearray(bundle.read_bytes())
     octets[-1] ^= 1
     bundle.write_bytes(octets)
-    found = reader.ledger("verify", "forged", "--key", "audit.key", "--held", "held", code=5)
+    found = reader.ledger(
+        "verify", "forged", "--key", "audit.key", "--held", "2026-11-30.checkpoint", code=5
+    )
     assert found.out.startswith("FAILED at size ")

@@ -123,7 +123,11 @@ def unknown(
         )
     first = found[0]
     screen.say(rows, "", "Ask the outside system whether it happened, then settle each one:")
-    screen.say(f"  ledger reconcile {first.run} {first.step} --executed | --not-executed")
+    command = f"  ledger reconcile {first.run} {first.step} --executed | --not-executed"
+    if first.state.name.startswith("RECONCILED"):
+        # Somebody who made none of its decisions supersedes the newest one, by its entry's index.
+        command += f" --supersedes INDEX\nINDEX is its newest decision's: ledger show {first.run}"
+    screen.say(command)
 
 
 def reconcile(

@@ -114,7 +114,8 @@ def health(
         raise Stop(
             f"{server} answers, but does not serve: it cannot promise durability, or is stopping.",
             safe="It acknowledges nothing while it says so.",
-            next="Look into the server's log; a full disk or an unreachable database is usual.",
+            next="Look into the server's log: a full disk, an unreachable database, or a log that "
+            "was put back to an older state.",
             code=Code.UNAVAILABLE,
         )
     screen.final({"server": server, "serving": True})

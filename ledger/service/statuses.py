@@ -157,7 +157,7 @@ def _failure_words(kind: FailureKind) -> tuple[grpc.StatusCode, str]:
             return grpc.StatusCode.DATA_LOSS, (
                 "The log is shorter than, or differs from, what was acknowledged before, so this "
                 "server refuses to append to it. Nothing was appended. An operator must pin a "
-                "checkpoint or continue under a new origin: see docs/operations.md."
+                "checkpoint, with `ledger checkpoint pin`: see docs/operations.md."
             )
     assert_never(kind)
 

@@ -34,10 +34,14 @@ def decide_open(draft: Draft, command: OpenRun) -> Answer:
         )
         return RunOpened(command.run)
     if run.is_closed:
-        return _run_exists(run, "It is closed.")
+        return _run_exists(run, "It is closed, so it cannot be resumed. Choose another run id.")
     if _equal_content(draft, run, command):
         return RunOpened(command.run)
-    return _run_exists(run, "It was opened with other content.")
+    return _run_exists(
+        run,
+        "It was opened with other content. Choose another run id, or resume the run if it is "
+        "yours.",
+    )
 
 
 def _equal_content(draft: Draft, run: Run, command: OpenRun) -> bool:
@@ -53,8 +57,7 @@ def _equal_content(draft: Draft, run: Run, command: OpenRun) -> bool:
 def _run_exists(run: Run, why: str) -> Refused:
     return Refused(
         Reason.RUN_EXISTS,
-        f"A run of this id exists. {why} Nothing was recorded. Choose another run id, or resume "
-        "the run if it is yours.",
+        f"A run of this id exists. Nothing was recorded. {why}",
         run=run.run_id,
     )
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from google.protobuf.duration_pb2 import Duration
+
 from ledger.v1 import review_service_pb2 as review_pb
 from ledger.v1 import run_service_pb2 as pb
 from ledger.v1 import types_pb2
@@ -33,8 +35,20 @@ class Append:
     by_state: frozenset[str] = frozenset()
 
 
+HOUR: Final = Duration(seconds=3_600)
+"""Nothing ends by itself while a test makes many states before it uses them."""
+
 Made = Callable[[Calls, str], Append]
 """Makes the state on a run of that id, through the runtime's calls, and answers the append."""
+
+
+def driven(calls: Calls, run: str, *steps: str) -> int:
+    """A run that is open, driven for an hour and planned; answers its token."""
+    calls.open_run(run)
+    token: int = calls.acquire(run, ttl=HOUR).lease.token
+    if steps:
+        calls.plan(run, token, [planned(step) for step in steps])
+    return token
 
 
 def open_run(calls: Calls, run: str) -> Append:
@@ -55,7 +69,7 @@ def acquire_lease(calls: Calls, run: str) -> Append:
 def plan_with_a_new_tool(calls: Calls, run: str) -> Append:
     """Three steps of a tool that nobody declared before: its declaration is a fourth entry, which
     is not one of the plan's parts."""
-    token = calls.driven(run)
+    token = driven(calls, run)
     steps = [planned(f"step-{n}", tool=f"tool-of-{run}") for n in range(3)]
     message = pb.PlanStepsRequest(
         request_id=new_id(), run=run, token=token, process=PROCESS, steps=steps
@@ -65,14 +79,14 @@ def plan_with_a_new_tool(calls: Calls, run: str) -> Append:
 
 def start_step(calls: Calls, run: str) -> Append:
     """The first start of a write: claims its key."""
-    token = calls.driven(run, "one")
+    token = driven(calls, run, "one")
     return _runtimes("StartStep", start_request(run, "one", token), 1)
 
 
 def complete_step(calls: Calls, run: str) -> Append:
     """A result and an external reference, both sealed."""
-    token = calls.driven(run, "one")
-    calls.start(run, "one", token)
+    token = driven(calls, run, "one")
+    calls.start(run, "one", token, operation_timeout=HOUR)
     message = complete_request(
         run,
         "one",
@@ -85,8 +99,8 @@ def complete_step(calls: Calls, run: str) -> Append:
 
 def mark_unknown(calls: Calls, run: str) -> Append:
     """A write whose outcome nobody can tell."""
-    token = calls.driven(run, "one")
-    calls.start(run, "one", token)
+    token = driven(calls, run, "one")
+    calls.start(run, "one", token, operation_timeout=HOUR)
     message = pb.MarkUnknownRequest(
         request_id=new_id(), run=run, step="one", attempt=1, token=token, cause="lost_answer"
     )
@@ -112,8 +126,8 @@ def reconcile(calls: Calls, run: str) -> Append:
 
 def close_run(calls: Calls, run: str) -> Append:
     """The end of a run: withdraws a step that is still planned."""
-    token = calls.driven(run, "one", "two")
-    calls.start(run, "one", token)
+    token = driven(calls, run, "one", "two")
+    calls.start(run, "one", token, operation_timeout=HOUR)
     calls.complete(run, "one", token)
     message = pb.CloseRunRequest(
         request_id=new_id(),

@@ -17,9 +17,11 @@ from tests.crash.appends import KINDS, Append
 from tests.crash.mortal_server import MortalServer, Window
 from tests.crash.witness import UNAVAILABLE, Witness, of_request
 
+pytestmark = pytest.mark.timeout(400)
+
 EVERY_DAY = {"complete_step"}
 STATEMENTS_MIN = 5
-STATEMENTS_MAX = 60
+STATEMENTS_MAX = 30
 
 KIND = pytest.mark.parametrize(
     "kind",

@@ -26,7 +26,7 @@ from tests.support.calls import refusal_of_error
 from tests.support.cutting_proxy import Cut, CuttingProxy
 from tests.support.postgres import PostgresServer
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(300)]
 
 WAIT_S: Final = 30.0
 COMMIT: Final = "commit"

@@ -119,6 +119,7 @@ class Draft:
         self._new_request_id = new_request_id
         self._timestamp = _EPOCH + timedelta(microseconds=now_us)
         self._log_version: int | None = None
+        self._causes: dict[tuple[str, str], tuple[RequestId, int]] = {}
         self._context: _Context | None = None
 
     # What is committed, and what this batch added to it
@@ -200,6 +201,7 @@ class Draft:
     def begin(self, request: Request, role: Role, sealed: Mapping[Slot, SealedRef]) -> None:
         """What is recorded from now on is recorded for this request."""
         caller: Caller = request.caller
+        self._causes.clear()
         self._context = _Context(
             Actor(caller.principal, caller.kind, caller.auth, role.value),
             request.id,
@@ -229,9 +231,13 @@ class Draft:
         now.part += 1
         return event
 
-    def record_own(self, run: Run, body: Body) -> RunEvent:
-        """Records an event that the ledger makes itself, under a random request id."""
-        return self._place(run, body, LEDGER, self._new_request_id(), SYSTEM_DIGEST, 0, ())
+    def record_own(self, run: Run, body: Body, *, cause: str) -> RunEvent:
+        """Records an event that the ledger makes itself. What one command makes due on a run for
+        one cause stands under one random request id, in parts (rules, section 10)."""
+        made = self._causes.get((run.run_id, cause))
+        request_id, part = made or (self._new_request_id(), 0)
+        self._causes[(run.run_id, cause)] = (request_id, part + 1)
+        return self._place(run, body, LEDGER, request_id, SYSTEM_DIGEST, part, ())
 
     def open_run(self, run_id: RunId, body: events.RunOpened) -> Run:
         """Records the first event of a new run of the caller."""

@@ -343,3 +343,18 @@ def test_the_sweep_finds_an_attempt_that_outlived_its_deadline_under_a_renewed_l
     ledger.sweep()
     assert driver.state("s") == "UNKNOWN"
     assert "lease.expired" not in ledger.types()
+
+
+def test_what_one_dead_holder_leaves_behind_stands_under_one_request_id(
+    ledger: LedgerInProcess,
+) -> None:
+    driver = driven(ledger)
+    driver.started("pay", arguments=b"1")
+    driver.started("send", arguments=b"2")
+    ledger.clock.advance(120)
+    another(driver, P2).acquire()
+    made = [entry for entry in ledger.entries() if entry.event["actor"]["id"] == "_ledger"]  # type: ignore[index, call-overload]
+    assert [entry.type for entry in made] == ["lease.expired", "step.unknown", "step.unknown"]
+    requests = [entry.event["request"] for entry in made]
+    assert [request["part"] for request in requests] == [0, 1, 2]  # type: ignore[index, call-overload]
+    assert len({request["id"] for request in requests}) == 1  # type: ignore[index, call-overload]

@@ -143,14 +143,17 @@ def _check_payloads(reading: Reading, log: Log, entries: Sequence[Entry], vault:
 def _check_requests(reading: Reading, log: Log, entries: Sequence[Entry]) -> None:
     """One row for each (principal, request id) that appended, and equal to its entries."""
     made: dict[tuple[str, str], list[Entry]] = defaultdict(list)
-    own: set[str] = set()
+    own: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
         actor, request = _members(entry, "actor"), _members(entry, "request")
         if actor["id"] == LEDGER_ACTOR or entry.type == "tool.declared":
-            assert (request["part"], request["id"] in own) == (0, False)
-            own.add(request["id"])
+            # One random id for each cause: its entries are of one run and one moment.
+            assert request["part"] == len(own[request["id"]])
+            own[request["id"]].append(entry)
             continue
         made[(actor["id"], request["id"])].append(entry)
+    for caused in own.values():
+        assert len({(entry.run_id, entry.recorded_at_us) for entry in caused}) == 1
     rows = {(row[1], row[2]): row for row in all_rows(reading, REQUESTS, tenant=log.tenant)}
     assert rows.keys() == made.keys()
     for at, parts in made.items():

@@ -95,18 +95,18 @@ def settle_dead(draft: Draft, run: Run) -> None:
     """
     if run.is_closed or run.not_understood:
         return
-    _expire(draft, run)
+    _expire(draft, run, cause="holder_dead")
     for step in run.in_state(StepState.STARTED):
         if run.holder_is_dead(step, draft.now_us):
             abandon_attempt(draft, run, step, cause="holder_dead")
     close_if_cancelled(draft, run)
 
 
-def _expire(draft: Draft, run: Run) -> None:
+def _expire(draft: Draft, run: Run, *, cause: str) -> None:
     """Once per token, even when operation deadlines are still ahead (rules, section 2)."""
     lease = run.lease
     if lease.token and lease.ended is LeaseEnd.NOT_ENDED and lease.expires_us <= draft.now_us:
-        draft.record_own(run, events.LeaseExpired(token=lease.token))
+        draft.record_own(run, events.LeaseExpired(token=lease.token), cause=cause)
 
 
 def abandon_started(draft: Draft, run: Run, *, cause: str) -> None:
@@ -131,7 +131,7 @@ def abandon_attempt(draft: Draft, run: Run, step: Step, *, cause: str) -> None:
             state=StepState.FAILED,
             cause="holder_lost",
         )
-    draft.record_own(run, body)
+    draft.record_own(run, body, cause=cause)
 
 
 def close_if_cancelled(draft: Draft, run: Run) -> bool:
@@ -140,10 +140,13 @@ def close_if_cancelled(draft: Draft, run: Run) -> bool:
         return False
     if run.lease.is_live(draft.now_us) or run.open_states[StepState.STARTED]:
         return False
-    _expire(draft, run)
+    cause = "cancel_requested"
+    _expire(draft, run, cause=cause)
     for step in run.in_state(StepState.PLANNED):
-        draft.record_own(run, events.StepWithdrawn(step=step.id, reason="cancelled"))
-    draft.record_own(run, events.RunClosed(status=RunStatus.CANCELLED, reason="cancel_requested"))
+        body = events.StepWithdrawn(step=step.id, reason="cancelled")
+        draft.record_own(run, body, cause=cause)
+    closed = events.RunClosed(status=RunStatus.CANCELLED, reason=cause)
+    draft.record_own(run, closed, cause=cause)
     return True
 
 

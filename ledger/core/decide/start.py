@@ -320,6 +320,7 @@ def _replay_from(draft: Draft, run: Run, step: Step, claim: Claim) -> Replay:
                 run=claim.run,
                 source=claim.step,
             ),
+            cause="key_settled",
         )
     return _replay_of(run, claim)
 

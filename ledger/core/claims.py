@@ -17,7 +17,8 @@ class Claim:
     """Who holds an idempotency key, (tool, key) in a tenant, and how it is settled.
 
     `run` and `step` name the step that last started under the key; `arguments` are the first ones
-    ever used with it, and stay. `superseded_by` is the (key, run, step) that took its place, once.
+    ever used with it, and stay. `superseded_by` is the (key, run, step) that took its place, once;
+    `supersedes` is the key whose place it took itself, empty if none.
     `contradicted_by` is the (run, step) whose report contradicts how the key was settled, or an
     earlier owner that was then decided executed.
     """
@@ -35,6 +36,7 @@ class Claim:
     supersedable: bool = False
     superseded_by: tuple[str, str, str] | None = None
     contradicted_by: tuple[str, str] | None = None
+    supersedes: str = ""
 
     def is_owned_by(self, *, run: str, step: str) -> bool:
         """Whether that step was the last to start under it."""
@@ -51,9 +53,11 @@ class Claim:
 
     def follow_decision(self, step: Step, *, supersedable: bool) -> None:
         """Takes over a decision: the first, if not_executed, lets the key be superseded; it stays
-        so if reaffirmed, ends with `executed`, and never begins later."""
+        so if reaffirmed, ends with `executed`, and never begins later. What contradicts an earlier
+        owner stays until that one is decided."""
         self.follow(step)
-        self.contradicted_by = None
+        if self.contradicted_by == (self.run, self.step):
+            self.contradicted_by = None
         if supersedable:
             self.supersedable = True
         elif step.decisions[-1].verdict is Verdict.EXECUTED:
@@ -62,7 +66,7 @@ class Claim:
     def dump(self) -> list[Any]:
         """What its row's columns do not hold, as plain values."""
         first = self.arguments
-        return [
+        values = [
             [first.payload_id, first.key_id, first.fingerprint.hex()],
             self.effect.value,
             self.settled_by,
@@ -71,6 +75,8 @@ class Claim:
             list(self.superseded_by) if self.superseded_by else None,
             list(self.contradicted_by) if self.contradicted_by else None,
         ]
+        # Last and only where there is one: rows written before it was kept lack it.
+        return [*values, self.supersedes] if self.supersedes else values
 
     @classmethod
     def load(
@@ -92,6 +98,7 @@ class Claim:
             supersedable=bool(values[4]),
             superseded_by=tuple(values[5]) if values[5] else None,
             contradicted_by=tuple(values[6]) if values[6] else None,
+            supersedes=values[7] if len(values) > 7 else "",
         )
 
 

@@ -387,6 +387,7 @@ class Draft:
             if old is None:
                 raise InvariantViolation("a start superseded a key that nobody claimed")
             old.superseded_by = (step.key, run.run_id, step.id)
+            claim.supersedes = claim.supersedes or step.supersedes
             self.touched_claims[(old.tool, old.key)] = old
 
     @property

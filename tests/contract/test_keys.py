@@ -288,6 +288,66 @@ def test_no_step_supersedes_a_key_under_contradiction_until_it_is_settled(
     assert said(driver.start("t")) == "EXECUTE"
 
 
+def _superseded_twice(driver: Driver) -> None:
+    driver.abandoned("s", key="k")
+    driver.abandoned("t", key="k2", supersedes="k")
+    driver.plan("u", key="k3", supersedes="k2")
+
+
+def test_a_contradiction_holds_up_whatever_follows_it_in_the_chain(
+    ledger: LedgerInProcess,
+) -> None:
+    driver = driven(ledger, ttl_s=600)
+    _superseded_twice(driver)
+    driver.complete("s")
+    refused = refusal(driver.start("u"))
+    assert (refused.reason.name, refused.step) == ("CONTRADICTION", "s")
+    decided = ledger.step("run-1", "s").decisions[-1].index
+    driver.decide("s", Verdict.NOT_EXECUTED, by=REVIEWER_2, supersedes=decided)
+    assert said(driver.start("u")) == "EXECUTE"
+
+
+def test_nothing_in_a_chain_starts_once_its_first_key_turns_out_executed(
+    ledger: LedgerInProcess,
+) -> None:
+    driver = driven(ledger, ttl_s=600)
+    _superseded_twice(driver)
+    decided = ledger.step("run-1", "s").decisions[-1].index
+    driver.decide("s", Verdict.EXECUTED, by=REVIEWER_2, supersedes=decided)
+    assert said(driver.start("u")) == "NOT_SUPERSEDABLE"
+
+
+@pytest.mark.parametrize("replica", [0, 1])
+def test_a_key_that_took_the_place_of_another_answers_for_it_in_every_run(
+    ledger: LedgerInProcess, replica: int
+) -> None:
+    ledger.replica()
+    driver = driven(ledger, ttl_s=600)
+    driver.abandoned("s", key="k")
+    driver.ended("t", NO_EFFECT, key="k2", arguments=b"{}", supersedes="k")
+    driver.complete("s")
+    other = driven(ledger, "run-2")
+    other.plan("t", key="k2", arguments=b"{}")
+    other.at = replica
+    assert said(other.start("t")) == "CONTRADICTION"
+
+
+def test_a_decision_on_a_later_start_leaves_what_contradicts_an_earlier_one(
+    ledger: LedgerInProcess,
+) -> None:
+    one, two = driven(ledger, "run-1", ttl_s=600), driven(ledger, "run-2", ttl_s=600)
+    one.ended("s", NO_EFFECT, key="k", arguments=b"{}")
+    two.left_unknown("s", key="k", arguments=b"{}", operation_s=1)
+    one.complete("s")
+    ledger.clock.advance(2)
+    two.decide("s", Verdict.NOT_EXECUTED)
+    three = driven(ledger, "run-3")
+    three.plan("s", key="k2", supersedes="k")
+    assert said(three.start("s")) == "CONTRADICTION"
+    one.decide("s", Verdict.NOT_EXECUTED)
+    assert said(three.start("s")) == "EXECUTE"
+
+
 def test_what_a_step_supersedes_stands_in_its_plan_and_in_its_start(
     ledger: LedgerInProcess,
 ) -> None:

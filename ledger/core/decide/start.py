@@ -356,8 +356,20 @@ def _supersedes(draft: Draft, run: Run, command: StartStep) -> Answer | None:
                 step=twin.id,
                 key=newest,
             )
-    if not step.supersedes:
-        return None
+    if step.supersedes:
+        refused = _superseded_already(draft, run, step)
+        if refused is not None:
+            return refused
+    own = draft.claim(tool=step.tool, key=step.key)
+    place_of = {step.supersedes, own.supersedes if own is not None else ""} - {""}
+    for key in sorted(place_of):
+        answer = _chain_behind(draft, run, step, key)
+        if answer is not None:
+            return answer
+    return None
+
+
+def _superseded_already(draft: Draft, run: Run, step: Step) -> StartRefused | None:
     old = draft.claim(tool=step.tool, key=step.supersedes)
     winner = None if old is None else old.superseded_by
     if winner is not None and winner[0] != step.key:
@@ -370,25 +382,36 @@ def _supersedes(draft: Draft, run: Run, command: StartStep) -> Answer | None:
             step=winner[2],
         )
         return StartRefused(refused, run.cancel_requested)
-    # Also where this key took its place before: it may have been decided executed since.
-    if old is None or not old.supersedable:
-        return _refused(
-            run,
-            Reason.NOT_SUPERSEDABLE,
-            "The key to supersede is neither failed nor decided not_executed. Nothing was "
-            "recorded. Settle it first.",
-            step=step.id,
-            key=step.supersedes,
-        )
-    if old.contradicted_by is not None:
-        return _refused(
-            run,
-            Reason.CONTRADICTION,
-            "A report contradicts the decision on the key that this step supersedes. Nothing was "
-            "recorded, and the tool must not run. Have a superseding decision made first.",
-            step=old.contradicted_by[1],
-            key=old.key,
-        )
+    return None
+
+
+def _chain_behind(draft: Draft, run: Run, step: Step, key: str) -> StartRefused | None:
+    """Every key whose place was taken, back to the first of them, is still spent without effect.
+
+    Asked at each start, also of a key that took the place before: one may have been decided
+    executed since, or a success have been reported, and what stands for it must not run then.
+    """
+    while key:
+        old = draft.claim(tool=step.tool, key=key)
+        if old is None or not old.supersedable:
+            return _refused(
+                run,
+                Reason.NOT_SUPERSEDABLE,
+                "The key to supersede is neither failed nor decided not_executed. Nothing was "
+                "recorded. Settle it first.",
+                step=step.id,
+                key=key,
+            )
+        if old.contradicted_by is not None:
+            return _refused(
+                run,
+                Reason.CONTRADICTION,
+                "A report contradicts the decision on the key that this step supersedes. Nothing "
+                "was recorded, and the tool must not run. Have a superseding decision made first.",
+                step=old.contradicted_by[1],
+                key=old.key,
+            )
+        key = old.supersedes
     return None
 
 

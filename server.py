@@ -32,6 +32,7 @@ from ledger.core.log import Log
 from ledger.door import Door
 from ledger.failures import FailureKind
 from ledger.keyring import KeyMissing, Keyring
+from ledger.ledger_time import ClockAlarm, LedgerTime, rarely
 from ledger.log_keys import LogKeys
 from ledger.log_reading import AccessNotRecorded, LogReader, NotSigning
 from ledger.marks import Marks
@@ -137,10 +138,9 @@ class Rooms:
         self.sequencer.check()
 
     def now_us(self, log: Log, head: StoredHead) -> int:
-        """Ledger time as readers are shown it, by this host's clock."""
-        clock_us = time.time_ns() // 1_000
-        ledger_time = self.sequencer.time(log.tenant)
-        return ledger_time.now_us(head_us=head.time_us, clock_us=clock_us)
+        """Ledger time as readers are shown it."""
+        host_us = time.time_ns() // 1_000
+        return self.sequencer.time(log.tenant).shown_us(head_us=head.time_us, host_us=host_us)
 
 
 @contextlib.asynccontextmanager
@@ -212,6 +212,7 @@ def open_rooms(
         vault,
         Projections(rows, claims, (rows, LeaseRows(), claims, UnknownRows())),
         SequencerSettings(settle_margin_us=settings.settle_margin_ms * 1_000),
+        new_time=lambda: LedgerTime(on_alarm=rarely(tell_clock)),
         on_fatal=on_fatal,
     )
     stack.callback(sequencer.drain, settings.drain_ms_max / 1_000)
@@ -267,6 +268,11 @@ async def drain(settings: Settings, rooms: Rooms, health: Health, server: Server
     await rooms.door.wait_quiet(for_s=settings.drain_quiet_ms / 1_000, until_s=deadline_s)
     rooms.wakes.close()
     await server.stop(max(0.1, deadline_s - time.monotonic()))
+
+
+def tell_clock(alarm: ClockAlarm) -> None:
+    """The database's clock is not believed; time goes on by this host's monotonic clock."""
+    _log.error("clock not believed", off_ms=alarm.off_us // 1_000, bridged_us=alarm.bridged_us)
 
 
 def close_log(door: Door, loop: asyncio.AbstractEventLoop, log: Log, why: NotSigning) -> None:

@@ -14,6 +14,11 @@ from time import monotonic_ns
 from typing import Final
 
 AHEAD_MAX_US: Final = 10_000_000
+ALARM_PAUSE_US: Final = 60_000_000
+
+
+def _monotonic_us() -> int:
+    return monotonic_ns() // 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,22 @@ class ClockAlarm:
     bridged_us: int
 
 
+def rarely(
+    tell: Callable[[ClockAlarm], None], *, monotonic_us: Callable[[], int] = _monotonic_us
+) -> Callable[[ClockAlarm], None]:
+    """Tells the first alarm and then at most one a minute: a clock that is off raises one at every
+    reading."""
+    told_us: list[int] = []
+
+    def alarm(raised: ClockAlarm) -> None:
+        now_us = monotonic_us()
+        if not told_us or now_us - told_us[0] >= ALARM_PAUSE_US:
+            told_us[:] = [now_us]
+            tell(raised)
+
+    return alarm
+
+
 class LedgerTime:
     """Ledger time of one log, as one replica reads it."""
 
@@ -31,7 +52,7 @@ class LedgerTime:
         self,
         *,
         ahead_max_us: int = AHEAD_MAX_US,
-        monotonic_us: Callable[[], int] = lambda: monotonic_ns() // 1000,
+        monotonic_us: Callable[[], int] = _monotonic_us,
         on_alarm: Callable[[ClockAlarm], None] = lambda alarm: None,
     ) -> None:
         self._ahead_max_us = ahead_max_us
@@ -50,14 +71,27 @@ class LedgerTime:
     def now_us(self, *, head_us: int, clock_us: int) -> int:
         """Ledger time, given the head's last time and the database's clock, both just read.
 
-        For appends they are read under the head's lock; renewals and readers follow the same rule
-        without it. Every reading is the base of the next one, whether the clock was believed or
-        bridged: time goes on from here even if nothing is appended.
+        For appends they are read under the head's lock; renewals follow the same rule without it.
+        Every reading is the base of the next one, whether the clock was believed or bridged: time
+        goes on from here even if nothing is appended.
         """
         with self._lock:
             now_us = self._judge(head_us=head_us, clock_us=clock_us)
             self._base_head_us = now_us
             return now_us
+
+    def shown_us(self, *, head_us: int, host_us: int) -> int:
+        """Ledger time for readers, who do not ask the database for its clock.
+
+        It goes on from the last reading of that clock by this replica's monotonic one. Only where
+        there was none yet it is the host's, `host_us`; that is believed of nothing but what is
+        shown, so it is never the base of a later reading.
+        """
+        with self._lock:
+            if self._base_head_us < 0:
+                return max(host_us, head_us)
+            elapsed_us = self._monotonic_us() - self._base_us
+            return max(head_us, self._base_head_us + elapsed_us)
 
     def _judge(self, *, head_us: int, clock_us: int) -> int:
         monotonic_us = self._monotonic_us()

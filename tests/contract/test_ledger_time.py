@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from ledger.ledger_time import ALARM_PAUSE_US, ClockAlarm, LedgerTime, rarely
 from tests.support.driving import another, driven, opened, said
 from tests.support.in_process import P2, S_US, Clock, LedgerInProcess
 
@@ -108,3 +109,42 @@ def test_recorded_times_never_decrease_whatever_the_clock_does(ledger: LedgerInP
         ledger.clock.database_us += jump_s * S_US
         opened(ledger, f"run-{at}")
     assert all(earlier <= later for earlier, later in pairwise(_times(ledger)))
+
+
+def test_what_readers_are_shown_by_a_slow_host_sets_no_clock_back(ledger: LedgerInProcess) -> None:
+    opened(ledger, "run-1")
+    ledger.clock.database_us += 7200 * S_US
+    ledger.replica()
+    with ledger.store.change() as changing:
+        head_us, clock_us = changing.head(ledger.log.number).time_us, changing.clock_us()
+    host_us = clock_us - 3600 * S_US
+    shown = ledger.replicas[1].sequencer.time(ledger.tenant).shown_us
+    assert shown(head_us=head_us, host_us=host_us) == host_us
+    driver = opened(ledger, "run-2")
+    driver.at = 1
+    assert said(driver.acquire()) == "ok"
+    assert _times(ledger)[-1] >= clock_us
+    assert not ledger.replicas[1].alarms
+    assert shown(head_us=head_us, host_us=host_us) >= clock_us
+
+
+def test_readers_are_shown_a_time_that_goes_on_while_nothing_is_appended() -> None:
+    clock = Clock()
+    time = LedgerTime(monotonic_us=clock.monotonic)
+    time.now_us(head_us=0, clock_us=1_000)
+    before = clock.monotonic()
+    clock.advance(5)
+    passed_us = clock.monotonic() - before
+    assert passed_us >= 5 * S_US
+    assert time.shown_us(head_us=0, host_us=0) >= 1_000 + passed_us
+    assert time.shown_us(head_us=3600 * S_US, host_us=0) == 3600 * S_US
+
+
+def test_a_clock_that_stays_off_is_told_at_once_and_then_once_a_minute() -> None:
+    told: list[ClockAlarm] = []
+    now_us = [0]
+    alarm = rarely(told.append, monotonic_us=lambda: now_us[0])
+    for second in range(120):
+        now_us[0] = second * S_US
+        alarm(ClockAlarm(second, 0))
+    assert [each.off_us for each in told] == [0, ALARM_PAUSE_US // S_US]

@@ -131,10 +131,10 @@ class Rooms:
     def check(self) -> None:
         """Raises what keeps the server from serving."""
         self.store.check()
-        for tenant, kind in self.sequencer.broken().items():
-            raise CannotStart(f"the log of {tenant} takes no appends: {kind.value}")
         for tenant, why in self.logs.refused().items():
             raise CannotStart(f"the log of {tenant} takes no appends: {why}")
+        for tenant, kind in self.sequencer.broken().items():
+            raise CannotStart(f"the log of {tenant} takes no appends: {kind.value}")
         self.sequencer.check()
 
     def now_us(self, log: Log, head: StoredHead) -> int:

@@ -34,6 +34,7 @@ class Door:
     def close_log(self, tenant: Tenant, kind: FailureKind) -> None:
         """From now on every command of the tenant is answered with that failure."""
         self._closed[tenant] = Failure(kind)
+        self._sequencer.close_log(tenant, kind)
 
     def drain(self) -> None:
         """From now on only reports of started work, renewals and releases are taken."""

@@ -149,6 +149,12 @@ class LogSequencer:
             return Failure(FailureKind.OVERLOADED, retry_after_ms=250)
         return None
 
+    def close(self, kind: FailureKind) -> None:
+        """Appends nothing any more, not even what waits: all of it is answered with that
+        failure."""
+        with self._changed:
+            self._broken = kind
+
     def drain(self) -> None:
         """Takes nothing new but reports of started work; what waits is still done."""
         with self._changed:
@@ -220,6 +226,10 @@ class LogSequencer:
         self._answer([(pending, Failure(FailureKind.STORE_UNAVAILABLE)) for pending in rest])
 
     def _do(self, batch: list[_Pending]) -> None:
+        closed = self._broken
+        if closed is not None:
+            self._answer([(pending, Failure(closed)) for pending in batch])
+            return
         now_ns = monotonic_ns()
         late = [
             p
@@ -401,6 +411,10 @@ class Sequencer:
     def broken(self) -> dict[Tenant, FailureKind]:
         """The logs that take no appends, and why."""
         return {t: w.broken for t, w in self._writers.items() if w.broken is not None}
+
+    def close_log(self, tenant: Tenant, kind: FailureKind) -> None:
+        """From now on nothing is appended to the tenant's log, whoever asks, the sweep included."""
+        self._writer(tenant).close(kind)
 
     def check(self) -> None:
         """Raises a `StoreError` where a log could not be appended to and still cannot be."""

@@ -16,6 +16,7 @@ from ledger.core.commands import Caller, Request, SweepRun
 from ledger.core.ids import LEDGER_ACTOR, RunId
 from ledger.core.log import Log
 from ledger.core.vocabulary import ActorKind, Auth
+from ledger.failures import Failure
 from ledger.sequencer import Sequencer
 from ledger.store.errors import StoreError
 from ledger.store.interface import Store
@@ -59,9 +60,10 @@ class Sweep:
                 Request(caller, random_request_id(), _SWEEP_DIGEST, SweepRun(RunId(run)))
                 for run in due
             ]
-            await self._sequencer.submit(requests)
+            outcomes = await self._sequencer.submit(requests)
             swept += len(due)
-            if len(due) < PAGE:
+            # What was not done stays due: asking again at once would only ask for ever.
+            if len(due) < PAGE or any(isinstance(each, Failure) for each in outcomes):
                 break
         return swept
 

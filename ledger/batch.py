@@ -44,8 +44,10 @@ from ledger.core.log import Log
 from ledger.core.merkle import Frontier
 from ledger.core.refusals import Reason, Refused
 from ledger.core.run import Run
+from ledger.core.sealing import SealBroken
 from ledger.core.step import Arguments
 from ledger.core.vocabulary import Role
+from ledger.failures import Failure, FailureKind
 from ledger.store.inline import Projections, Touched
 from ledger.store.interface import Appending
 from ledger.store.rows import blob
@@ -60,7 +62,7 @@ class _Outcome:
     """What a command came to. `earlier` is what its request appended before, where that is told."""
 
     request: Request
-    answer: Answer
+    answer: Answer | Failure
     recorded: int = 0
     first_index: int = -1
     last_index: int = -1
@@ -72,7 +74,7 @@ class _Outcome:
 class Result:
     """A batch that is about to be committed: its answers, and the log as it then stands."""
 
-    answers: list[Answered]
+    answers: list[Answered | Failure]
     size: int
     last_leaf: bytes
     time_us: int
@@ -121,13 +123,27 @@ class Batch:
         self._vault.settle(self._appending, self._log, prepared, committed.subjects)
         committed.take_fresh(prepared)
         committed.load_claims(prepared, self._draft.runs)
-        outcomes = [self._decide(one, earlier) for one in prepared]
+        outcomes = [self._outcome(one, earlier) for one in prepared]
         chained = self._chain()
         if self._draft.placed or self._draft.reassessed:
             self._write(outcomes, chained)
         return self._result(outcomes, chained)
 
     # Deciding
+
+    def _outcome(self, one: Prepared, known: dict[tuple[str, str], Earlier]) -> _Outcome:
+        """What the command came to. A stored payload that is no longer what was sealed fails the
+        command that has to be compared with it, and nobody else's."""
+        placed_before = len(self._draft.placed)
+        try:
+            return self._decide(one, known)
+        except SealBroken:
+            # Comparing comes before recording: the command itself has left nothing behind.
+            if any(
+                p.event.request_id == one.request.id for p in self._draft.placed[placed_before:]
+            ):
+                raise
+            return _Outcome(one.request, Failure(FailureKind.STORE_UNAVAILABLE, 1_000))
 
     def _decide(self, one: Prepared, known: dict[tuple[str, str], Earlier]) -> _Outcome:
         request = one.request
@@ -150,11 +166,11 @@ class Batch:
         if before is not None and _tells_of(before.answer, answer):
             outcome.earlier = earlier
         if self._draft.recorded_for_request:
-            self._note_recorded(outcome, placed_before)
+            self._note_recorded(outcome, answer, placed_before)
             known[at] = self._as_earlier(outcome)
         return outcome
 
-    def _note_recorded(self, outcome: _Outcome, placed_before: int) -> None:
+    def _note_recorded(self, outcome: _Outcome, answer: Answer, placed_before: int) -> None:
         own = [
             placed.event.index
             for placed in self._draft.placed[placed_before:]
@@ -162,7 +178,7 @@ class Batch:
         ]
         outcome.recorded = len(own)
         outcome.first_index, outcome.last_index = own[0], own[-1]
-        outcome.kept = keep_answer(outcome.answer)
+        outcome.kept = keep_answer(answer)
 
     def _as_earlier(self, outcome: _Outcome) -> Earlier:
         """For a repeat within the batch; the leaf is filled in once it is known."""
@@ -344,8 +360,11 @@ class Batch:
         memory = self._memory
         size = chained.frontier.size
         before = self._frontier.size
-        answers = []
+        answers: list[Answered | Failure] = []
         for one in outcomes:
+            if isinstance(one.answer, Failure):
+                answers.append(one.answer)
+                continue
             append = None
             if one.recorded:
                 leaf = chained.leaves[one.last_index - before]

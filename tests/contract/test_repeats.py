@@ -26,8 +26,10 @@ from ledger.core.commands import (
 )
 from ledger.core.ids import HolderName, RunId, StepId, SubjectId
 from ledger.core.vocabulary import Outcome, RunStatus, Verdict
+from ledger.failures import Failure, FailureKind
 from ledger.sequencer import Outcome as Sent
-from ledger.store.tables import DATA_KEYS
+from ledger.store.rows import blob
+from ledger.store.tables import DATA_KEYS, PAYLOADS, Row
 from tests.support.driving import Driver, another, driven, opened, said
 from tests.support.in_process import (
     ADMIN,
@@ -345,3 +347,37 @@ def test_a_payload_is_sealed_anew_when_its_key_was_destroyed_meanwhile(
     second = attach()
     assert second != first
     assert attach() == second
+
+
+def test_a_damaged_payload_fails_the_command_that_is_compared_with_it_and_no_other(
+    ledger: LedgerInProcess,
+) -> None:
+    driver = driven(ledger)
+    driver.started("s")
+    report = CompleteStep(
+        driver.run, StepId("s"), 1, driver.token, Outcome.SUCCEEDED, Payload(b"receipt 7")
+    )
+    request = ledger.request(report)
+    first = ledger.send(request)
+    whole = _with_last_byte_changed(ledger, "result")
+    opening = ledger.request(OpenRun(RunId("run-2")))
+    failed, beside = ledger.submit(request, opening)
+    assert isinstance(failed, Failure)
+    assert failed.kind is FailureKind.STORE_UNAVAILABLE
+    assert isinstance(beside, Answered)
+    assert said(beside.answer) == "ok"
+    with ledger.store.change() as changing:
+        changing.upsert(PAYLOADS, [whole])
+    assert ledger.send(request).append.index == first.append.index  # type: ignore[union-attr]
+
+
+def _with_last_byte_changed(ledger: LedgerInProcess, name: str) -> Row:
+    """Changes the log's stored payload of that name; answers its row as it was."""
+    with ledger.store.change() as changing:
+        rows = changing.page(
+            PAYLOADS, equal={"log": ledger.log.number}, order=PAYLOADS.key, limit=100
+        )
+        (whole,) = [row for row in rows if row[3] == name]
+        sealed = blob(whole[6])
+        changing.upsert(PAYLOADS, [(*whole[:6], sealed[:-1] + bytes([sealed[-1] ^ 1]))])
+    return whole

@@ -29,6 +29,7 @@ from ledger.core.answers import (
 from ledger.core.chain import Chained, ChainEvent, chain
 from ledger.core.commands import (
     AcquireLease,
+    OpenRun,
     PlanSteps,
     Request,
     StartStep,
@@ -52,7 +53,7 @@ from ledger.store.inline import Projections, Touched
 from ledger.store.interface import Appending
 from ledger.store.rows import blob
 from ledger.store.tables import ENTRIES, PAYLOADS, REQUESTS, SUBJECTS, TILES, Row
-from ledger.vault import Gone, Prepared, Sealed, Vault
+from ledger.vault import Gone, Prepared, Sealed, Vault, run_of
 
 _TELLS_CANCEL = (Planned, Completed, Marked, Withdrawn)
 
@@ -120,7 +121,8 @@ class Batch:
         committed = self._committed
         earlier = committed.earlier(prepared)
         self._draft.runs.update(committed.load_runs(prepared))
-        self._vault.settle(self._appending, self._log, prepared, committed.subjects)
+        admitted = self._admitted(prepared)
+        self._vault.settle(self._appending, self._log, admitted, committed.subjects)
         committed.take_fresh(prepared)
         committed.load_claims(prepared, self._draft.runs)
         outcomes = [self._outcome(one, earlier) for one in prepared]
@@ -128,6 +130,20 @@ class Batch:
         if self._draft.placed or self._draft.reassessed:
             self._write(outcomes, chained)
         return self._result(outcomes, chained)
+
+    def _admitted(self, prepared: Sequence[Prepared]) -> list[Prepared]:
+        """Those that may record something: what is refused for its role or for a run that does not
+        exist leaves no data key behind."""
+        opened = {
+            one.request.command.run for one in prepared if isinstance(one.request.command, OpenRun)
+        }
+        return [
+            one
+            for one in prepared
+            if one.sealed
+            and allowing_role(one.request.command, one.request.caller) is not None
+            and ((run := run_of(one.request.command)) in opened or self._draft.runs.get(run))
+        ]
 
     # Deciding
 

@@ -143,7 +143,7 @@ class Vault:
             for request in requests
             for _, payload in request.command.payloads()
             if not payload.subject
-            and (run := _run_of(request.command)) not in opened
+            and (run := run_of(request.command)) not in opened
             and (log.tenant, f"run:{run}") not in self._open
         }
 
@@ -361,12 +361,13 @@ def fingerprint(key: bytes, tool: str, content: bytes) -> bytes:
     return hmac.digest(key, _FINGERPRINT + tool.encode() + b"\x00" + content, "sha256")[:16]
 
 
-def _run_of(command: Command) -> RunId:
+def run_of(command: Command) -> RunId:
+    """The run that a command names, empty if none."""
     return getattr(command, "run", RunId(""))
 
 
 def _owner(command: Command, payload: Payload, subjects: Mapping[str, str]) -> str:
-    run = _run_of(command)
+    run = run_of(command)
     subject = payload.subject or subjects.get(run, "")
     return f"subject:{subject}" if subject else f"run:{run}"
 

@@ -15,6 +15,7 @@ from ledger.core.commands import (
     CompleteStep,
     MarkUnknown,
     OpenRun,
+    Payload,
     PlanSteps,
     Reconcile,
     ReleaseLease,
@@ -25,6 +26,7 @@ from ledger.core.commands import (
 )
 from ledger.core.ids import HolderName, RunId, StepId, SubjectId, ToolVersion
 from ledger.core.vocabulary import ActorKind, Outcome, Role, RunStatus, Verdict
+from ledger.store.tables import DATA_KEYS
 from tests.support.driving import Driver, another, driven, opened, said
 from tests.support.in_process import (
     ADMIN,
@@ -266,3 +268,15 @@ def test_a_command_on_a_run_that_does_not_exist_is_refused(
     driver = Driver(ledger, RunId("nowhere"))
     assert said(missing(driver)) == "RUN_NOT_FOUND"  # type: ignore[arg-type]
     assert ledger.types() == []
+
+
+def test_what_is_refused_before_it_is_decided_leaves_no_data_key(ledger: LedgerInProcess) -> None:
+    nobody = caller("auditor-9", ActorKind.HUMAN, Role.AUDIT)
+    evidence = AttachEvidence(RunId("not-there"), "note", evidence=(Payload(b"facts"),))
+    assert said(ledger.ask(evidence, by=nobody)) == "ROLE_MISSING"
+    assert said(ledger.ask(evidence)) == "RUN_NOT_FOUND"
+    with ledger.store.read() as reading:
+        owner = ("run:not-there", 1)
+        assert not reading.get_by(
+            DATA_KEYS, ("tenant", "owner", "open"), [(ledger.log.tenant, *owner)]
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -93,6 +94,9 @@ class CommandLine:
 
     def start(self, *arguments: str, terminal: int | None = None) -> subprocess.Popen[str]:
         """Start it without waiting; on a terminal's descriptor, if one is given."""
+        # Started in the background, a shell has children ignore SIGINT, and theirs in turn.
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.folder,

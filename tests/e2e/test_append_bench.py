@@ -38,6 +38,7 @@ def servers(tmp_path: Path, postgres_dsn: str) -> Iterator[list[LedgerServer]]:
         server.close()
 
 
+@pytest.mark.long
 @pytest.mark.postgres
 @pytest.mark.timeout(300)
 def test_what_the_append_bench_counted_stands_in_the_logs_of_both_stores(

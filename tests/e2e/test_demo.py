@@ -111,6 +111,7 @@ def test_no_process_of_the_demo_is_left(shown: Shown) -> None:
     assert not _processes_of(shown.ledger.folder)
 
 
+@pytest.mark.long
 def test_a_demo_on_a_running_server_leaves_it_running_and_ends_with_one_object(
     tmp_path: Path,
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_demo_on_a_running_server_leaves_it_running_and_ends_with_one_object(
         server.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_stops_everything_it_started(
     number: signal.Signals, tmp_path: Path

@@ -57,7 +57,7 @@ def test_no_committed_text_holds_what_belongs_elsewhere() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "see /" + "work/main/x",
+        "see /wo" + "rk/main/x",
         "cd /" + "home/ada",
         "https://py" + "pi.org/simple",
         "-----BEGIN PRIVATE" + " KEY-----",

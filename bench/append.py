@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"Python {platform.python_version()}, {os.cpu_count()} cores, load average"
         f" {os.getloadavg()[0]:.1f} before; fsync on.\n"
     )
-    with _folder(asked.folder) as folder, Ground(folder) as ground:
+    with folder_of(asked.folder) as folder, Ground(folder) as ground:
         if asked.growth:
             sizes = _QUICK_SIZES if asked.quick else Sizes(fill_s_max=asked.fill_s)
             return _grow(ground, sizes, json=asked.json)
@@ -112,7 +112,7 @@ def _lines(windows: Windows, finding: dict[str, Any]) -> list[str]:
 
 
 @contextmanager
-def _folder(given: Path | None) -> Iterator[Path]:
+def folder_of(given: Path | None) -> Iterator[Path]:
     """The given folder, which stays, or one that goes when it is left."""
     if given is not None:
         given.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from ledger.core.ids import LOG_RUN
 from ledger.store.interface import Reading
 from ledger.store.opening import open_store
 from ledger.store.rows import blob, number
-from ledger.store.tables import ENTRIES, TENANTS, Value
+from ledger.store.tables import ENTRIES, LEASES, TENANTS, Value
 from tests.support.postgres import PostgresServer, binaries
 from tests.support.server_process import LedgerServer
 
@@ -55,6 +55,33 @@ class Side:
             )
         return sum(len(blob(row[5])) for row in rows) // len(rows)
 
+    def count(self, event_type: str) -> int:
+        """How many entries of a type the log has. Reads all of it."""
+        found, after = 0, None
+        with self._reading() as (reading, log):
+            while rows := reading.page(
+                ENTRIES, equal={"log": log}, order=("idx",), after=after, limit=5_000
+            ):
+                found += sum(row[4] == event_type for row in rows)
+                after = (rows[-1][1],)
+        return found
+
+    def due(self) -> int:
+        """How many runs something will be due on or is; at most 100,000."""
+        with self._reading() as (reading, _):
+            rows = reading.page(
+                LEASES,
+                equal={},
+                order=("tenant", "due_us", "run"),
+                greater={"due_us": 0},
+                limit=100_000,
+            )
+        return len(rows)
+
+    def server_with(self, settings: Mapping[str, str]) -> LedgerServer:
+        """Another server for the same log, with other settings; not started."""
+        return LedgerServer(self.server.folder, self.server.store_url, settings=settings)
+
     @contextlib.contextmanager
     def _reading(self) -> Iterator[tuple[Reading, int]]:
         with contextlib.closing(open_store(self.url)) as store, store.read() as reading:
@@ -76,22 +103,24 @@ class Ground:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def sqlite(self, name: str = "sqlite") -> Side:
+    def sqlite(self, name: str = "sqlite", *, settings: Mapping[str, str] | None = None) -> Side:
         """A new ledger in an SQLite file, and a bare file with the same tables beside it."""
         folder = self._folder / name
         bare = f"sqlite:{self._folder / f'{name}-bare.db'}"
         with contextlib.closing(open_store(bare)) as store:
             store.migrate()
-        server = self._serve(folder, "")
+        server = self._serve(folder, "", settings)
         version = sqlite3.sqlite_version
         return Side(f"SQLite {version}", server, f"sqlite:{folder / 'ledger.db'}", bare)
 
-    def postgres(self, name: str = "postgres") -> Side:
+    def postgres(
+        self, name: str = "postgres", *, settings: Mapping[str, str] | None = None
+    ) -> Side:
         """A new ledger in a PostgreSQL database, and a bare table with the same indexes in it."""
         dsn = os.environ.get(DSN_VARIABLE) or self._started().create_database(
             f"{name.replace('-', '_')}_{secrets.token_hex(4)}"
         )
-        server = self._serve(self._folder / name, dsn)
+        server = self._serve(self._folder / name, dsn, settings)
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {BARE}")
             connection.execute(f"CREATE TABLE {BARE}.entries (LIKE entries INCLUDING ALL)")
@@ -104,7 +133,9 @@ class Ground:
             self._postgres = self._stack.enter_context(server)
         return self._postgres
 
-    def _serve(self, folder: Path, store_url: str) -> LedgerServer:
-        server = LedgerServer(folder, store_url)
+    def _serve(
+        self, folder: Path, store_url: str, settings: Mapping[str, str] | None
+    ) -> LedgerServer:
+        server = LedgerServer(folder, store_url, settings=settings)
         self._stack.callback(server.close)
         return server.start()

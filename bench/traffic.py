@@ -84,20 +84,25 @@ def messages_of_chunk(name: str, commands: int) -> list[Sent]:
 
 
 def _submit(part: Sequence[Asked], *, run: Sequence[Asked], next_: int) -> Sent:
-    submit = pb.SubmitRequest(commands=[_command(message) for message, _ in part])
+    submit = submit_of([message for message, _ in part])
     entries = sum(entries for _, entries in part)
     return Sent("Submit", submit.SerializeToString(), entries, run, next_)
 
 
+def submit_of(requests: Sequence[Message]) -> pb.SubmitRequest:
+    """The requests as the commands of one message."""
+    return pb.SubmitRequest(commands=[_command(request) for request in requests])
+
+
 def _requests(run: str) -> Iterator[Asked]:
-    yield pb.OpenRunRequest(request_id=_new_id(), run=run, initiator="customer-4711"), 1
+    yield pb.OpenRunRequest(request_id=new_id(), run=run, initiator="customer-4711"), 1
     yield (
-        pb.AcquireLeaseRequest(request_id=_new_id(), run=run, holder="bench", process=_PROCESS),
+        pb.AcquireLeaseRequest(request_id=new_id(), run=run, holder="bench", process=_PROCESS),
         1,
     )
     yield (
         pb.PlanStepsRequest(
-            request_id=_new_id(),
+            request_id=new_id(),
             run=run,
             token=_TOKEN,
             process=_PROCESS,
@@ -110,7 +115,7 @@ def _requests(run: str) -> Iterator[Asked]:
         yield _complete(run, ordinal), 1
     yield (
         pb.CloseRunRequest(
-            request_id=_new_id(),
+            request_id=new_id(),
             run=run,
             token=_TOKEN,
             process=_PROCESS,
@@ -137,7 +142,7 @@ def _planned(run: str, ordinal: int) -> pb.PlannedStep:
 
 def _start(run: str, ordinal: int) -> pb.StartStepRequest:
     return pb.StartStepRequest(
-        request_id=_new_id(),
+        request_id=new_id(),
         run=run,
         step=_step(ordinal),
         token=_TOKEN,
@@ -148,7 +153,7 @@ def _start(run: str, ordinal: int) -> pb.StartStepRequest:
 
 def _complete(run: str, ordinal: int) -> pb.CompleteStepRequest:
     return pb.CompleteStepRequest(
-        request_id=_new_id(),
+        request_id=new_id(),
         run=run,
         step=_step(ordinal),
         attempt=_ATTEMPT,
@@ -180,5 +185,6 @@ def _command(message: Message) -> pb.Command:
     raise TypeError(f"{_method(message)} is no command")
 
 
-def _new_id() -> str:
+def new_id() -> str:
+    """A fresh request id."""
     return uuid7(unix_ms=time.time_ns() // 1_000_000, random=os.urandom(10))

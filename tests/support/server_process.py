@@ -50,7 +50,7 @@ class LedgerServer:
         self, folder: Path, store_url: str = "", *, settings: Mapping[str, str] | None = None
     ) -> None:
         self.folder = folder
-        self._store = store_url
+        self.store_url = store_url
         self._settings = dict(settings or {})
         self._process: Process | None = None
         self._listen = "127.0.0.1:0"
@@ -88,13 +88,14 @@ class LedgerServer:
         assert self._process is None, "it runs already"
         self._starts += 1
         ready = self.folder / f"ready-{self._starts}"
+        ready.unlink(missing_ok=True)  # of another server that served this folder before
         environment = {k: v for k, v in os.environ.items() if not k.startswith("LEDGER_")}
         environment |= {
             "LEDGER_DATA": str(self.folder),
             "LEDGER_LISTEN": self._listen,
             "LEDGER_READY_FILE": str(ready),
             "LEDGER_LOG_FORMAT": "json",
-            **({"LEDGER_STORE": self._store} if self._store else {}),
+            **({"LEDGER_STORE": self.store_url} if self.store_url else {}),
             **self._settings,
         }
         self._process = self.spawn(environment, self.folder / f"log-{self._starts}")

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 import structlog
@@ -25,12 +25,13 @@ from ledger.core.vocabulary import Role
 from ledger.failures import Failure, FailureKind
 from ledger.log_reading import AccessNotRecorded, NotSigning, NotThere
 from ledger.service import statuses
-from ledger.service.identity import Identity, NotAuthenticated
+from ledger.service.identity import Identity, NotAuthenticated, NotDecidable
 from ledger.service.metrics import Metrics
 from ledger.store.errors import StoreError
 
 _TRACE: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACEPARENT: Final = "traceparent"
+_KEYS_RETRY_MS: Final = 1_000
 _log: Final = structlog.get_logger("ledger.service")
 
 
@@ -56,6 +57,7 @@ class Call:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+_Result = TypeVar("_Result")
 Unary = Callable[[Call, bytes], Awaitable[bytes]]
 Streaming = Callable[[Call, bytes], AsyncIterator[bytes]]
 
@@ -95,7 +97,7 @@ class Boundary:
         started_ns = time.perf_counter_ns()
         made: Call | None = None
         try:
-            made = self._admit(method, context, roles)
+            made = await self._guarded(self._admit(method, context, roles), begun=False)
             answer = await self._guarded(handle(made, octets))
         except Ended as ended:
             self._note(method, made, ended.status, started_ns)
@@ -114,7 +116,7 @@ class Boundary:
             started_ns = time.perf_counter_ns()
             made: Call | None = None
             try:
-                made = self._admit(method, context, roles)
+                made = await self._guarded(self._admit(method, context, roles), begun=False)
                 answers = handle(made, octets)
                 while True:
                     try:
@@ -129,7 +131,7 @@ class Boundary:
 
         return grpc.unary_stream_rpc_method_handler(call)
 
-    def _admit(
+    async def _admit(
         self, method: str, context: ServicerContext[bytes, bytes], roles: frozenset[Role] | None
     ) -> Call:
         metadata = context.invocation_metadata() or ()
@@ -137,6 +139,8 @@ class Boundary:
             caller = self._identity.caller(metadata, context.auth_context)
         except NotAuthenticated as fault:
             raise Ended(_unauthenticated(fault)) from None
+        except NotDecidable as fault:
+            raise Ended(_not_decidable(fault)) from None
         if roles is not None and roles.isdisjoint(caller.roles):
             raise Ended(role_missing(roles))
         remaining_s = context.time_remaining()
@@ -145,7 +149,8 @@ class Boundary:
             deadline_ns = time.monotonic_ns() + int(remaining_s * 1e9)
         return Call(method, caller, _trace(metadata), deadline_ns)
 
-    async def _guarded(self, answering: Awaitable[bytes]) -> bytes:
+    async def _guarded(self, answering: Awaitable[_Result], *, begun: bool = True) -> _Result:
+        """The answer, or `Ended`. `begun` False: nothing of the request was looked at before."""
         try:
             return await answering
         except (Ended, StopAsyncIteration):
@@ -164,7 +169,7 @@ class Boundary:
             raise Ended(statuses.failure_status(failure)) from fault
         except Exception as fault:
             _log.exception("a call met a fault of the server's own")
-            raise Ended(_own_fault()) from fault
+            raise Ended(_own_fault() if begun else _not_admitted()) from fault
 
     def _note(self, method: str, call: Call | None, status: Status | None, started_ns: int) -> None:
         elapsed_ns = time.perf_counter_ns() - started_ns
@@ -207,6 +212,17 @@ def _unauthenticated(fault: NotAuthenticated) -> Status:
     )
 
 
+def _not_decidable(fault: NotDecidable) -> Status:
+    return statuses.make_status(
+        grpc.StatusCode.UNAVAILABLE,
+        "KEYS_UNAVAILABLE",
+        f"{fault} Nothing was done. Send the same call again later, or with an embedded token or a "
+        "client certificate; an operator mends the file that LEDGER_JWT_KEYS names.",
+        {"durability": statuses.NOT_COMMITTED},
+        statuses.retry_info(_KEYS_RETRY_MS),
+    )
+
+
 def role_missing(roles: frozenset[Role]) -> Status:
     """The credential's principal has none of these roles."""
     wanted = ", ".join(sorted(roles))
@@ -233,6 +249,16 @@ def _not_served(reason: str, fault: Exception) -> Status:
         grpc.StatusCode.FAILED_PRECONDITION,
         reason,
         f"{fault} Nothing was handed out.",
+        {"durability": statuses.NOT_COMMITTED},
+    )
+
+
+def _not_admitted() -> Status:
+    return statuses.make_status(
+        grpc.StatusCode.INTERNAL,
+        "INTERNAL",
+        "The server met a fault of its own while it looked who calls. Nothing was done. Send the "
+        "same request again; if it stays, ask an operator for the log.",
         {"durability": statuses.NOT_COMMITTED},
     )
 

@@ -10,7 +10,7 @@ from cryptography import x509
 
 from ledger.core.commands import Caller
 from ledger.principals import PrincipalsFile
-from ledger.service.jwt_tokens import JwtTokens, TokenInvalid
+from ledger.service.jwt_tokens import JwtTokens, KeysUnavailable, TokenInvalid
 
 AUTHORIZATION: Final = "authorization"
 _BEARER: Final = "bearer "
@@ -19,6 +19,10 @@ _SPIFFE: Final = b"spiffe://"
 
 class NotAuthenticated(Exception):
     """Nobody known here stands behind the call. Says why, and nothing of the credential."""
+
+
+class NotDecidable(Exception):
+    """Whether somebody known here stands behind the call cannot be said now. Says why."""
 
 
 class Identity:
@@ -38,7 +42,7 @@ class Identity:
         auth_context: Callable[[], Mapping[str, Iterable[bytes]]],
     ) -> Caller:
         """The caller. `auth_context` is asked only where no bearer came. Raises
-        `NotAuthenticated`."""
+        `NotAuthenticated`, or `NotDecidable` where that can be asked again later."""
         given = [value for name, value in metadata if name == AUTHORIZATION]
         if len(given) > 1:
             raise NotAuthenticated("The call carries more than one authorization.")
@@ -56,6 +60,11 @@ class Identity:
                 subject = self._jwt.subject_of(token)
             except TokenInvalid as fault:
                 raise NotAuthenticated(f"The bearer token {fault}.") from None
+            except KeysUnavailable:
+                raise NotDecidable(
+                    "The keys of the tokens' issuer cannot be read now, so the bearer token cannot "
+                    "be checked."
+                ) from None
             found = principals.of_jwt(issuer=subject.issuer, subject=subject.subject)
             if found is None:
                 raise NotAuthenticated("The token's subject is no principal of this server.")
@@ -85,9 +94,13 @@ def _certificate_names(auth_context: Mapping[str, Iterable[bytes]]) -> list[str]
         if name.startswith(_SPIFFE)
     ]
     names += [_subject(pem) for pem in auth_context.get("x509_pem_cert", ())]
-    return names
+    return [name for name in names if name]
 
 
 @lru_cache(maxsize=256)
 def _subject(pem: bytes) -> str:
-    return x509.load_pem_x509_certificate(pem).subject.rfc4514_string()
+    """Empty where the certificate is of a form that cannot be read here: it names nobody."""
+    try:
+        return x509.load_pem_x509_certificate(pem).subject.rfc4514_string()
+    except ValueError:
+        return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import jwt
+import structlog
 
 _ALGORITHMS: Final = [
     "RS256",
@@ -25,10 +27,20 @@ _ALGORITHMS: Final = [
 """Asymmetric only: with a shared secret whoever checks a token could make one."""
 _LEEWAY_S: Final = 10
 _REMEMBERED_MAX: Final = 1_024
+_NO_STAMP: Final = (0, 0, 0)
+_log: Final = structlog.get_logger("ledger.service")
 
 
 class TokenInvalid(Exception):
     """The token proves nothing here. Its text holds nothing of the token."""
+
+
+class KeysUnavailable(Exception):
+    """The issuer's keys cannot be read now, so nobody can say whether the token is good."""
+
+
+class _NotAKeySet(ValueError):
+    """The file is not a whole JSON Web Key Set (RFC 7517, section 5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +55,25 @@ class JwtTokens:
     """Checks tokens of one issuer for one audience.
 
     A signature costs some 100 us, so a verified token is remembered by its digest until it expires.
-    Keys are read again when the file was replaced.
+    Keys are read again when the file was replaced. A file that is missing, unreadable or half
+    written keeps the keys read before: whoever writes it locks nobody out meanwhile. Only a whole
+    key set takes keys away, an empty one all of them.
     """
 
     def __init__(self, *, issuer: str, audience: str, keys: Path) -> None:
         self._issuer = issuer
         self._audience = audience
         self._path = keys
-        self._stamp = (0, 0, 0)
+        self._stamp = _NO_STAMP
+        self._fault = ""
         self._keys: dict[str, jwt.PyJWK] = {}
         self._remembered: OrderedDict[bytes, tuple[float, Subject]] = OrderedDict()
-        self._read_keys()
+        self._refresh()
 
     def subject_of(self, token: str) -> Subject:
-        """Whom a token speaks for. Raises `TokenInvalid`."""
-        self._read_keys()
+        """Whom a token speaks for. Raises `TokenInvalid`; and `KeysUnavailable` where the key that
+        would decide may stand in a file that cannot be read now."""
+        self._refresh()
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         known = self._remembered.get(digest)
         if known is not None and known[0] > time.time():
@@ -72,6 +88,8 @@ class JwtTokens:
         try:
             named = jwt.get_unverified_header(token).get("kid", "")
             key = self._keys.get(named)
+            if key is None and self._fault:
+                raise KeysUnavailable
             if key is None:
                 raise TokenInvalid("is signed by a key that is not in the issuer's key file")
             claims = jwt.decode(
@@ -83,21 +101,48 @@ class JwtTokens:
                 leeway=_LEEWAY_S,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
+            expires_s = float(claims["exp"]) + _LEEWAY_S
         except jwt.ExpiredSignatureError:
             raise TokenInvalid("has expired") from None
-        except jwt.InvalidTokenError:
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
+            # The library lets some of what a hostile token holds through as Python's own errors: an
+            # `exp` of 1e999, or arrays nested deeper than its parser goes.
             raise TokenInvalid("does not verify for this issuer and audience") from None
         subject = claims["sub"]
         if not isinstance(subject, str) or not subject:
             raise TokenInvalid("has no subject")
-        return Subject(self._issuer, subject), float(claims["exp"]) + _LEEWAY_S
+        return Subject(self._issuer, subject), expires_s
 
-    def _read_keys(self) -> None:
-        stat = self._path.stat()
-        stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        if stamp == self._stamp:
+    def _refresh(self) -> None:
+        """Reads the file if it was replaced. Costs one stat."""
+        try:
+            stat = self._path.stat()
+            stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            if stamp != self._stamp:
+                self._keys = _read_keys(self._path)
+                self._remembered.clear()
+                self._stamp = stamp
+        except (OSError, ValueError, RecursionError, jwt.PyJWTError) as fault:
+            # The stamp stays that of the last good reading, so that every call looks again.
+            self._note(str(fault) if isinstance(fault, _NotAKeySet) else type(fault).__name__)
+        else:
+            self._note("")
+
+    def _note(self, fault: str) -> None:
+        if fault == self._fault:
             return
-        read = jwt.PyJWKSet.from_json(self._path.read_text(encoding="utf-8"))
-        self._keys = {key.key_id or "": key for key in read.keys}
-        self._remembered.clear()
-        self._stamp = stamp
+        self._fault = fault
+        if fault:
+            _log.error("JWT keys cannot be read", fault=fault, keys_kept=len(self._keys))
+        else:
+            _log.info("JWT keys were read", keys=len(self._keys))
+
+
+def _read_keys(path: Path) -> dict[str, jwt.PyJWK]:
+    """The usable keys by id. Raises OSError, ValueError or `jwt.PyJWTError`."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(document, dict) or not isinstance(document.get("keys"), list):
+        raise _NotAKeySet("the file is not a JSON Web Key Set")
+    if not document["keys"]:
+        return {}
+    return {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(document).keys}

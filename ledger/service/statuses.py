@@ -121,9 +121,14 @@ def failure_status(failure: Failure) -> Status:
     wait_ms = failure.retry_after_ms
     if wait_ms <= 0:
         return make_status(code, failure.kind.value, message, facts)
+    return make_status(code, failure.kind.value, message, facts, retry_info(wait_ms))
+
+
+def retry_info(wait_ms: int) -> Message:
+    """The detail that says how long to wait before asking again."""
     delay = Duration(seconds=wait_ms // 1_000, nanos=wait_ms % 1_000 * 1_000_000)
-    retry = details_pb.RetryInfo(retry_delay=delay)
-    return make_status(code, failure.kind.value, message, facts, retry)
+    made: Message = details_pb.RetryInfo(retry_delay=delay)
+    return made
 
 
 def _failure_words(kind: FailureKind) -> tuple[grpc.StatusCode, str]:

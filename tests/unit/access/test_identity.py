@@ -22,7 +22,7 @@ from cryptography.x509.oid import NameOID
 
 from ledger.core.commands import Caller
 from ledger.principals import PrincipalsFile
-from ledger.service.identity import Identity, NotAuthenticated
+from ledger.service.identity import Identity, NotAuthenticated, NotDecidable
 from ledger.service.jwt_tokens import JwtTokens
 
 ISSUER, AUDIENCE = "https://issuer.example", "ledger"
@@ -201,3 +201,107 @@ def test_a_wrong_token_is_refused_although_the_certificate_would_do(identity: Id
     shown = {"x509_subject_alternative_name": [SPIFFE.encode()]}
     with pytest.raises(NotAuthenticated):
         identity.caller([("authorization", "Bearer wrong")], lambda: shown)
+
+
+Spoiled = Callable[[Path], object]
+
+
+def _half_written(path: Path) -> None:
+    octets = path.read_bytes()
+    path.write_bytes(octets[: len(octets) // 2])
+
+
+def _a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(Path.unlink, id="missing"),
+        pytest.param(_half_written, id="half written"),
+        pytest.param(lambda path: path.write_bytes(b""), id="empty"),
+        pytest.param(lambda path: path.write_bytes(b"\xff\xfe"), id="not UTF-8"),
+        pytest.param(lambda path: path.write_bytes(b"[" * 100_000), id="nested too deep"),
+        pytest.param(lambda path: path.write_bytes(b'["keys"]'), id="no object"),
+        pytest.param(lambda path: path.write_bytes(b'{"keys":{"a":1}}'), id="keys no array"),
+        pytest.param(lambda path: path.write_bytes(b'{"keys":[{"kty":"?"}]}'), id="no usable key"),
+        pytest.param(_a_folder, id="a folder"),
+    ]
+)
+def spoiled(request: pytest.FixtureRequest) -> Spoiled:
+    """What can befall the issuer's key file while it is being replaced."""
+    made: Spoiled = request.param
+    return made
+
+
+def test_a_spoiled_key_file_fails_no_token_of_the_keys_read_before(
+    identity: Identity, signing_key: ec.EllipticCurvePrivateKey, tmp_path: Path, spoiled: Spoiled
+) -> None:
+    known = f"Bearer {token(signing_key)}"
+    assert caller_of(identity, known).principal == "by-jwt"
+    spoiled(tmp_path / "jwks.json")
+    assert caller_of(identity, known).principal == "by-jwt"
+    never_seen = f"Bearer {token(signing_key, jti='another')}"
+    assert caller_of(identity, never_seen).principal == "by-jwt"
+    assert "expired" in why_not(identity, f"Bearer {token(signing_key, exp=1)}")
+
+
+def test_a_token_of_a_key_that_a_spoiled_file_may_hold_is_not_judged(
+    identity: Identity, signing_key: ec.EllipticCurvePrivateKey, tmp_path: Path, spoiled: Spoiled
+) -> None:
+    newer = ec.generate_private_key(ec.SECP256R1())
+    of_newer = f"Bearer {token(newer, kid='key-2')}"
+    path = tmp_path / "jwks.json"
+    spoiled(path)
+    with pytest.raises(NotDecidable, match="cannot be read now"):
+        caller_of(identity, of_newer)
+    if path.is_dir():
+        path.rmdir()
+    path.write_bytes(jwks(newer, "key-2"))
+    assert caller_of(identity, of_newer).principal == "by-jwt"
+    assert "not in the issuer's key file" in why_not(identity, f"Bearer {token(signing_key)}")
+
+
+def test_keys_that_never_could_be_read_leave_every_jwt_undecided_until_they_can(
+    identity: Identity, signing_key: ec.EllipticCurvePrivateKey, tmp_path: Path, spoiled: Spoiled
+) -> None:
+    path = tmp_path / "jwks.json"
+    spoiled(path)
+    tokens = JwtTokens(issuer=ISSUER, audience=AUDIENCE, keys=path)
+    late = Identity(PrincipalsFile(tmp_path / "principals.json"), tokens)
+    with pytest.raises(NotDecidable):
+        caller_of(late, f"Bearer {token(signing_key)}")
+    assert caller_of(late, "Bearer secret").principal == "by-token"
+    if path.is_dir():
+        path.rmdir()
+    path.write_bytes(jwks(signing_key, "key-1"))
+    assert caller_of(late, f"Bearer {token(signing_key)}").principal == "by-jwt"
+
+
+def test_an_empty_key_set_takes_every_key_away(
+    identity: Identity, signing_key: ec.EllipticCurvePrivateKey, tmp_path: Path
+) -> None:
+    bearer = f"Bearer {token(signing_key)}"
+    assert caller_of(identity, bearer).principal == "by-jwt"
+    (tmp_path / "jwks.json").write_bytes(b'{"keys": []}')
+    assert "not in the issuer's key file" in why_not(identity, bearer)
+
+
+@pytest.mark.parametrize("exp", [float("inf"), 10**400, "9" * 5_000, [[1]], {"a": 1}])
+def test_a_jwt_whose_time_is_no_time_is_nobody(
+    identity: Identity, signing_key: ec.EllipticCurvePrivateKey, exp: object
+) -> None:
+    assert why_not(identity, f"Bearer {token(signing_key, exp=exp)}")
+
+
+def test_a_hostile_jwt_head_is_nobody(identity: Identity) -> None:
+    for head in (b"[" * 5_000, b'{"alg":"ES256","kid":' + b"[" * 5_000 + b"]" * 5_000 + b"}"):
+        told = base64.urlsafe_b64encode(head).rstrip(b"=").decode()
+        assert why_not(identity, f"Bearer {told}.e30.e30")
+
+
+def test_a_certificate_that_cannot_be_parsed_is_nobody(identity: Identity) -> None:
+    broken = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    with pytest.raises(NotAuthenticated, match="no credential"):
+        identity.caller([], lambda: {"x509_pem_cert": [broken]})

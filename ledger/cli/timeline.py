@@ -168,6 +168,9 @@ def _step_told(step: StepStory, body: Body, entry: Entry) -> tuple[str, str]:
             step.decided_by = who_of(entry)
             executed = body.verdict is Verdict.EXECUTED
             state = StepState.RECONCILED_EXECUTED if executed else StepState.RECONCILED_NOT_EXECUTED
+            if body.before is StepState.SUCCEEDED:
+                state = body.before
+            step.contradiction = False
             verdict = "executed" if executed else "not executed"
             again = f", in place of decision {body.supersedes}" if body.supersedes >= 0 else ""
             return state.value, f"decided: {verdict} ({body.reason_code}){again}"

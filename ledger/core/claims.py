@@ -19,8 +19,8 @@ class Claim:
     `run` and `step` name the step that last started under the key; `arguments` are the first ones
     ever used with it, and stay. `superseded_by` is the (key, run, step) that took its place, once;
     `supersedes` is the key whose place it took itself, empty if none.
-    `contradicted_by` is the (run, step) whose report contradicts how the key was settled, or an
-    earlier owner that was then decided executed.
+    `contradicted_by` are the (run, step) with an open contradiction, oldest first, and earlier
+    owners that were then decided executed.
     """
 
     tool: str
@@ -35,7 +35,7 @@ class Claim:
     result_id: str = ""
     supersedable: bool = False
     superseded_by: tuple[str, str, str] | None = None
-    contradicted_by: tuple[str, str] | None = None
+    contradicted_by: tuple[tuple[str, str], ...] = ()
     supersedes: str = ""
 
     def is_owned_by(self, *, run: str, step: str) -> bool:
@@ -56,12 +56,21 @@ class Claim:
         so if reaffirmed, ends with `executed`, and never begins later. What contradicts an earlier
         owner stays until that one is decided."""
         self.follow(step)
-        if self.contradicted_by == (self.run, self.step):
-            self.contradicted_by = None
+        self.settle_contradiction(run=self.run, step=self.step)
         if supersedable:
             self.supersedable = True
         elif step.decisions[-1].verdict is Verdict.EXECUTED:
             self.supersedable = False
+
+    def contradict(self, *, run: str, step: str) -> None:
+        """A report on that step contradicts how it was settled, or it was decided executed though
+        another had started under the key since."""
+        if (run, step) not in self.contradicted_by:
+            self.contradicted_by += ((run, step),)
+
+    def settle_contradiction(self, *, run: str, step: str) -> None:
+        """A decision settled that step; what contradicts others stays."""
+        self.contradicted_by = tuple(at for at in self.contradicted_by if at != (run, step))
 
     def dump(self) -> list[Any]:
         """What its row's columns do not hold, as plain values."""
@@ -73,7 +82,7 @@ class Claim:
             self.result_id,
             int(self.supersedable),
             list(self.superseded_by) if self.superseded_by else None,
-            list(self.contradicted_by) if self.contradicted_by else None,
+            _dump_pairs(self.contradicted_by),
         ]
         # Last and only where there is one: rows written before it was kept lack it.
         return [*values, self.supersedes] if self.supersedes else values
@@ -97,9 +106,23 @@ class Claim:
             result_id=values[3],
             supersedable=bool(values[4]),
             superseded_by=tuple(values[5]) if values[5] else None,
-            contradicted_by=tuple(values[6]) if values[6] else None,
+            contradicted_by=_load_pairs(values[6]),
             supersedes=values[7] if len(values) > 7 else "",
         )
+
+
+def _dump_pairs(pairs: tuple[tuple[str, str], ...]) -> list[Any] | None:
+    """A single one stands by itself, as in rows written before there could be several."""
+    if len(pairs) < 2:
+        return list(pairs[0]) if pairs else None
+    return [list(pair) for pair in pairs]
+
+
+def _load_pairs(values: list[Any] | None) -> tuple[tuple[str, str], ...]:
+    if not values:
+        return ()
+    several = values if isinstance(values[0], list) else [values]
+    return tuple((run, step) for run, step in several)
 
 
 @dataclass(slots=True)

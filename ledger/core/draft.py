@@ -354,10 +354,11 @@ class Draft:
         elif isinstance(body, events.StepReconciled):
             # An earlier owner, whose report came after a later one had started under the key. If he
             # did execute it, the key is spent whatever comes of the later start.
-            executed = body.verdict is Verdict.EXECUTED
-            claim.contradicted_by = (run.run_id, step.id) if executed else None
+            claim.settle_contradiction(run=run.run_id, step=step.id)
+            if body.verdict is Verdict.EXECUTED:
+                claim.contradict(run=run.run_id, step=step.id)
         elif isinstance(body, events.EvidenceAttached) and body.contradiction:
-            claim.contradicted_by = (run.run_id, step.id)
+            claim.contradict(run=run.run_id, step=step.id)
         elif isinstance(body, events.StepReplayed):
             self.new_replays.append((step.tool, step.key, run.run_id, step.id, event.index))
             return

@@ -373,10 +373,15 @@ class StepReconciled(RunEvent):
     body: events.StepReconciled
 
     def fold(self, run: Run) -> None:
-        """Settles step and attempts, and clears a contradiction."""
+        """Settles step and attempts, and clears a contradiction. SUCCEEDED is final: a decision
+        on a contradiction of it leaves state and result (ADR 6)."""
         step = self._touch(run)
         verdict = self.body.verdict
         executed = verdict is Verdict.EXECUTED
+        if self.body.before is StepState.SUCCEEDED:
+            step.decisions.append(Decision(self.index, verdict, self.actor.id))
+            step.contradiction = False
+            return
         run.move_step(
             step,
             StepState.RECONCILED_EXECUTED if executed else StepState.RECONCILED_NOT_EXECUTED,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ledger.core.vocabulary import RECONCILED, EffectClass, Outcome, StepState, Verdict
+from ledger.core.vocabulary import RECONCILED, REPORTED, EffectClass, Outcome, StepState, Verdict
 
 DEAD_MARGIN_US: Final = 10_000_000
 """How long past its deadline an attempt counts as dead whatever its lease (rules, section 3)."""
@@ -102,11 +102,16 @@ class Step:
         return max((a.deadline_us for a in self.attempts if not a.is_settled), default=0)
 
     @property
-    def awaits_decision(self) -> bool:
+    def counts_as_unknown(self) -> bool:
         """Whether it is UNKNOWN, or NO_EFFECT while a success contradicts it (rules, §3)."""
         return self.state is StepState.UNKNOWN or (
             self.state is StepState.NO_EFFECT and self.contradiction
         )
+
+    @property
+    def awaits_decision(self) -> bool:
+        """Whether it is UNKNOWN, or contradicted where a report had settled it (ADR 6)."""
+        return self.state is StepState.UNKNOWN or (self.contradiction and self.state in REPORTED)
 
     @property
     def is_listed(self) -> bool:
@@ -117,13 +122,6 @@ class Step:
     def is_reconciled(self) -> bool:
         """Whether a decision settled it."""
         return self.state in RECONCILED
-
-    def find_attempt(self, *, number: int, token: int) -> Attempt | None:
-        """The attempt of that number, if it was started under that token."""
-        if 1 <= number <= len(self.attempts):
-            found = self.attempts[number - 1]
-            return found if found.token == token else None
-        return None
 
     def dump(self) -> list[Any]:
         """The step as plain values, for its row."""

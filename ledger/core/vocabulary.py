@@ -117,3 +117,4 @@ class LeaseEnd(StrEnum):
 
 SETTLED_WELL: Final = frozenset({StepState.SUCCEEDED, StepState.RECONCILED_EXECUTED})
 RECONCILED: Final = frozenset({StepState.RECONCILED_EXECUTED, StepState.RECONCILED_NOT_EXECUTED})
+REPORTED: Final = frozenset({StepState.SUCCEEDED, StepState.FAILED, StepState.NO_EFFECT})

@@ -44,17 +44,44 @@ def test_a_report_on_a_started_step_settles_it(ledger: LedgerInProcess, outcome:
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
-def test_a_report_by_a_token_that_did_not_start_the_attempt_settles_nothing(
+def test_a_report_by_a_token_that_did_not_start_the_attempt_is_kept_and_settles_nothing(
     ledger: LedgerInProcess, outcome: Outcome
 ) -> None:
     driver = driven(ledger)
-    driver.started("s")
+    driver.started("s", operation_s=3600)
     ledger.clock.advance(31)
     other = another(driver, P2)
     other.acquire()
+    before = ledger.step("run-1", "s").version
+    for token, word in ((2, "LATE"), (7, "STALE_LEASE")):
+        answer = other.complete("s", outcome, token=token)
+        assert isinstance(answer, Completed)
+        assert (answer.disposition, answer.evidence_recorded) == (word, True)
+        last = body_of(ledger.entries("run-1")[-1])
+        assert (last["kind"], last["attempt"], last["token"]) == ("late_completion", 1, token)
+    assert driver.state("s") == "STARTED"
+    assert ledger.step("run-1", "s").version > before
+
+
+def test_a_late_success_reported_under_another_token_is_not_lost(ledger: LedgerInProcess) -> None:
+    driver = driven(ledger)
+    driver.ended("s", NO_EFFECT)
+    ledger.clock.advance(31)
+    other = another(driver, P2)
+    other.acquire()
+    answer = driver.complete("s", attempt=1, token=other.token)
+    assert isinstance(answer, Completed)
+    assert (answer.contradiction, ledger.unknowns()) == (True, ["run-1/s"])
+    assert said(other.start("s")) == "UNKNOWN"
+
+
+def test_a_report_on_an_attempt_that_was_never_started_is_refused(ledger: LedgerInProcess) -> None:
+    driver = driven(ledger)
+    driver.plan("planned")
+    driver.started("s")
     before = ledger.types()
-    assert said(other.complete("s", outcome)) == "NO_SUCH_ATTEMPT"
-    assert said(other.complete("s", outcome, attempt=2, token=1)) == "NO_SUCH_ATTEMPT"
+    assert said(driver.complete("s", attempt=2)) == "NO_SUCH_ATTEMPT"
+    assert said(driver.complete("planned")) == "NO_SUCH_ATTEMPT"
     assert ledger.types() == before
 
 

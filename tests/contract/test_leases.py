@@ -283,6 +283,48 @@ def test_release_and_break_abandon_what_was_started_at_once(
     ]
 
 
+def test_release_leaves_the_attempt_of_an_earlier_holder_to_its_deadline(
+    ledger: LedgerInProcess,
+) -> None:
+    driver = driven(ledger)
+    driver.started("theirs", operation_s=100)
+    ledger.clock.advance(31)
+    other = another(driver, P2)
+    other.acquire()
+    other.started("own", operation_s=3600)
+    assert said(other.unknown("theirs")) == "ATTEMPT_MAY_RUN"
+    other.release()
+    assert (driver.state("theirs"), driver.state("own")) == ("STARTED", "UNKNOWN")
+    ledger.clock.advance(70)
+    ledger.sweep()
+    assert driver.state("theirs") == "UNKNOWN"
+    assert ledger.types("run-1").count("step.unknown") == 2
+
+
+def test_release_after_an_earlier_attempts_deadline_settles_that_one_too(
+    ledger: LedgerInProcess,
+) -> None:
+    driver = driven(ledger)
+    driver.started("theirs", operation_s=60)
+    ledger.clock.advance(31)
+    other = another(driver, P2)
+    other.acquire(ttl_s=600)
+    ledger.clock.advance(30)
+    other.release()
+    last = ledger.entries("run-1")[-1].event["body"]
+    assert isinstance(last, dict)
+    assert (driver.state("theirs"), last["cause"]) == ("UNKNOWN", "holder_dead")
+
+
+def test_a_break_abandons_the_attempt_of_an_earlier_holder_too(ledger: LedgerInProcess) -> None:
+    driver = driven(ledger)
+    driver.started("theirs", operation_s=3600)
+    ledger.clock.advance(31)
+    another(driver, P2).acquire()
+    ledger.ask(BreakLease(driver.run, "stuck"), by=ADMIN)
+    assert driver.state("theirs") == "UNKNOWN"
+
+
 def test_the_last_holder_of_a_cancelled_run_lets_the_ledger_close_it(
     ledger: LedgerInProcess,
 ) -> None:

@@ -44,6 +44,7 @@ class StepModel:
     tokens: list[int] = field(default_factory=list)
     settled: set[int] = field(default_factory=set)
     decisions: list[tuple[int, str, str]] = field(default_factory=list)
+    contradicted: bool = False
 
 
 @dataclass
@@ -105,7 +106,8 @@ class History:
             case "run.closed":
                 assert not any(step.state in ("STARTED", "PLANNED") for step in run.steps.values())
                 unknown = any(step.state == "UNKNOWN" for step in run.steps.values())
-                assert not (unknown and body["status"] == "COMPLETED")
+                disputed = any(step.contradicted for step in run.steps.values())
+                assert not ((unknown or disputed) and body["status"] == "COMPLETED")
                 assert not own or (run.cancelled and body["status"] == "CANCELLED")
                 run.closed = run.ended = True
             case "lease.acquired":
@@ -121,7 +123,10 @@ class History:
                 run.cancelled = True
             case "step.planned":
                 self._planned(run, body, entry)
-            case "evidence.attached" | "run.opened":
+            case "evidence.attached":
+                if "contradiction" in body:
+                    run.steps[body["step"]].contradicted = True
+            case "run.opened":
                 pass
             case _:
                 self._step(run, entry, body, actor)
@@ -225,11 +230,14 @@ def _reconciled(
     assert actor["kind"] in ("human", "confirmer")
     assert body["before"] == step.state
     if "supersedes" in body:
-        assert step.state.startswith("RECONCILED_")
+        reconciled = step.state.startswith("RECONCILED_")
+        assert reconciled or (step.state == "SUCCEEDED" and step.contradicted)
         assert body["supersedes"] == step.decisions[-1][0]
         assert actor["id"] not in {decider for _, _, decider in step.decisions}
     else:
-        assert step.state in ("UNKNOWN", "NO_EFFECT")
+        disputed = step.contradicted and step.state in ("NO_EFFECT", "FAILED", "SUCCEEDED")
+        assert not step.decisions
+        assert step.state == "UNKNOWN" or disputed
     unsettled = [
         deadline for at, deadline in enumerate(step.deadlines, 1) if at not in step.settled
     ]
@@ -239,6 +247,10 @@ def _reconciled(
     assert bool(body.get("supersedable")) == first_not_executed
     step.decisions.append((entry.index, body["verdict"], actor["id"]))
     executed = body["verdict"] == "executed"
+    step.contradicted = False
+    if step.state == "SUCCEEDED":
+        assert executed
+        return
     step.state = "RECONCILED_EXECUTED" if executed else "RECONCILED_NOT_EXECUTED"
 
 

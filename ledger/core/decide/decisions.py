@@ -12,7 +12,7 @@ from ledger.core.run import Run
 from ledger.core.run_events import SealedRef
 from ledger.core.step import Step
 from ledger.core.times import format_time
-from ledger.core.vocabulary import Verdict
+from ledger.core.vocabulary import StepState, Verdict
 
 
 def decide_reconcile(draft: Draft, command: Reconcile, *, decider: str) -> Answer:
@@ -70,9 +70,9 @@ def _payloads(draft: Draft, command: Reconcile) -> list[SealedRef]:
 
 def _check_state(run: Run, step: Step, command: Reconcile, decider: str) -> Refused | None:
     if command.supersedes_index is None:
-        if not step.awaits_decision:
+        if step.decisions or not step.awaits_decision:
             return _wrong_state(run, step)
-    elif not step.is_reconciled or not step.decisions:
+    elif not step.decisions or not (step.is_reconciled or step.awaits_decision):
         return _wrong_state(run, step)
     elif step.decisions[-1].index != command.supersedes_index:
         return Refused(
@@ -99,6 +99,15 @@ def _check_state(run: Run, step: Step, command: Reconcile, decider: str) -> Refu
             run=run.run_id,
             step=step.id,
             details={"version": str(step.version), "expected": str(command.expected_version)},
+        )
+    if step.state is StepState.SUCCEEDED and command.verdict is Verdict.NOT_EXECUTED:
+        return Refused(
+            Reason.WRONG_STATE,
+            "A success settled the step, and that is final. Nothing was recorded. Find out whether "
+            "the effect happened more than once, then settle the contradiction as executed.",
+            run=run.run_id,
+            step=step.id,
+            details={"state": step.state.value},
         )
     return None
 

@@ -109,10 +109,12 @@ def _expire(draft: Draft, run: Run, *, cause: str) -> None:
         draft.record_own(run, events.LeaseExpired(token=lease.token), cause=cause)
 
 
-def abandon_started(draft: Draft, run: Run, *, cause: str) -> None:
-    """Break and holder's release: every started step is abandoned at once."""
+def abandon_started(draft: Draft, run: Run, *, cause: str, token: int | None = None) -> None:
+    """What is started is abandoned at once: by an admin's break all of it, by a holder's release
+    what was started under its own `token`. An earlier holder's attempt may still be running."""
     for step in run.in_state(StepState.STARTED):
-        abandon_attempt(draft, run, step, cause=cause)
+        if token is None or step.attempt.token == token:
+            abandon_attempt(draft, run, step, cause=cause)
 
 
 def abandon_attempt(draft: Draft, run: Run, step: Step, *, cause: str) -> None:

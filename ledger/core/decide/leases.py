@@ -80,7 +80,8 @@ def granted(draft: Draft, run: Run) -> LeaseGranted:
 
 
 def decide_release(draft: Draft, command: ReleaseLease) -> Answer:
-    """Ends the caller's lease and abandons what he started. Ended before: answered, no event."""
+    """Ends the caller's lease and abandons what was started under it; the attempt of an earlier
+    token waits for its deadline (rules, section 3). Ended before: answered, no event."""
     run = open_run(draft, command.run)
     if isinstance(run, Refused):
         return run
@@ -90,8 +91,8 @@ def decide_release(draft: Draft, command: ReleaseLease) -> Answer:
         draft.record(
             run, events.LeaseReleased(token=command.token, stop_reason=command.stop_reason)
         )
-        abandon_started(draft, run, cause="lease_released")
-        close_if_cancelled(draft, run)
+        abandon_started(draft, run, cause="lease_released", token=command.token)
+        settle_dead(draft, run)
     return LeaseEnded()
 
 

@@ -16,9 +16,10 @@ from ledger.core.vocabulary import Disposition, Outcome, Role, StepState
 
 
 def _attempt(
-    draft: Draft, run_id: str, step_id: str, *, number: int, token: int
+    draft: Draft, run_id: str, step_id: str, *, number: int
 ) -> tuple[Run, Step, Attempt] | Refused:
-    """The attempt a report is about. A closed run is no ground for refusal: it becomes evidence."""
+    """The attempt a report is about. Neither a closed run nor another's token is a ground for
+    refusal: what is reported becomes evidence (ADR 7)."""
     run = draft.run(run_id)
     if run is None:
         return run_not_found(run_id)
@@ -30,22 +31,21 @@ def _attempt(
             run=run.run_id,
             step=step_id,
         )
-    attempt = step.find_attempt(number=number, token=token)
-    if attempt is None:
+    if not 1 <= number <= len(step.attempts):
         return Refused(
             Reason.NO_SUCH_ATTEMPT,
-            "No attempt of that number was started under that token. Nothing was recorded. Report "
-            "with the attempt and token that EXECUTE named, or attach what you know as evidence.",
+            "The step has no attempt of that number. Nothing was recorded. Report with the attempt "
+            "and token that EXECUTE named, or attach what you know as evidence.",
             run=run.run_id,
             step=step_id,
-            details={"attempt": str(number), "token": str(token)},
+            details={"attempt": str(number), "attempts": str(len(step.attempts))},
         )
-    return run, step, attempt
+    return run, step, step.attempts[number - 1]
 
 
 def decide_complete(draft: Draft, command: CompleteStep) -> Answer:
     """Settles the attempt, or is kept as evidence of it. Never dropped."""
-    found = _attempt(draft, command.run, command.step, number=command.attempt, token=command.token)
+    found = _attempt(draft, command.run, command.step, number=command.attempt)
     if isinstance(found, Refused):
         return found
     run, step, attempt = found
@@ -57,7 +57,8 @@ def decide_complete(draft: Draft, command: CompleteStep) -> Answer:
             contradiction=step.contradiction,
             cancel_requested=run.cancel_requested,
         )
-    if _settles(run, step, attempt, command.outcome):
+    own = command.token == attempt.token
+    if own and _settles(run, step, attempt, command.outcome):
         return _settle(draft, run, step, command)
     return _keep_as_evidence(draft, run, step, attempt, command)
 
@@ -113,7 +114,8 @@ def _payloads(draft: Draft, *slots: tuple[str, int]) -> list[SealedRef]:
 def _keep_as_evidence(
     draft: Draft, run: Run, step: Step, attempt: Attempt, command: CompleteStep
 ) -> Answer:
-    newest = run.token_counts_as_newest(attempt)
+    own = command.token == attempt.token
+    newest = run.token_counts_as_newest(attempt) if own else command.token == run.lease.token
     why = Disposition.LATE if newest or run.is_closed else Disposition.STALE_LEASE
     contradiction = _contradicts(step, attempt, command.outcome)
     replayed = _replayed(draft, step) if contradiction else ()

@@ -14,6 +14,7 @@ from ledger.core.decide.guards import (
 from ledger.core.draft import Draft
 from ledger.core.refusals import Reason, Refused
 from ledger.core.run import Run
+from ledger.core.step import Step
 from ledger.core.vocabulary import RunStatus, StepState
 
 
@@ -75,7 +76,8 @@ def decide_cancel(draft: Draft, command: RequestCancel) -> Answer:
 
 
 def decide_close(draft: Draft, command: CloseRun) -> Answer:
-    """Refused while a step is started; withdraws what is planned; COMPLETED needs no unknown."""
+    """Refused while a step is started; withdraws what is planned. COMPLETED needs nothing that
+    waits for a decision: no unknown, and no open contradiction (ADR 6)."""
     met = draft.run(command.run)
     if met is not None:
         settle_dead(draft, met)
@@ -91,19 +93,26 @@ def decide_close(draft: Draft, command: CloseRun) -> Answer:
             run=run.run_id,
             step=started[0].id,
         )
-    unknown = run.in_state(StepState.UNKNOWN)
-    if unknown and command.status is RunStatus.COMPLETED:
-        return Refused(
-            Reason.STEP_UNKNOWN,
-            "A step is unknown, so the run cannot be closed as COMPLETED. Nothing was recorded. "
-            "Have it reconciled, or close the run with another status.",
-            run=run.run_id,
-            step=unknown[0].id,
-        )
+    if command.status is RunStatus.COMPLETED:
+        open_matter = next((step for step in run.steps.values() if step.is_listed), None)
+        if open_matter is not None:
+            return _not_completed(run, open_matter)
     for step in run.in_state(StepState.PLANNED):
         draft.record(run, events.StepWithdrawn(step=step.id, reason="run_closed"))
     draft.record(run, events.RunClosed(status=command.status, reason=command.reason))
     return RunClosed(command.status.value)
+
+
+def _not_completed(run: Run, step: Step) -> Refused:
+    how = "contradicted by a report" if step.contradiction else "unknown"
+    return Refused(
+        Reason.STEP_UNKNOWN,
+        f"A step is {how}, so the run cannot be closed as COMPLETED. Nothing was recorded. Have it "
+        "reconciled, or close the run with another status.",
+        run=run.run_id,
+        step=step.id,
+        details={"state": step.state.value},
+    )
 
 
 def decide_downgrade(draft: Draft, command: AllowDowngrade) -> Answer:

@@ -7,6 +7,7 @@ decided from the run, the claim on the key and the claims on its predecessors.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ledger.core import events
 from ledger.core.answers import Answer, Execute, Held, OutcomeUnknown, Replay, StartRefused
@@ -19,7 +20,11 @@ from ledger.core.errors import InvariantViolation
 from ledger.core.refusals import Reason, Refused
 from ledger.core.run import Run
 from ledger.core.step import Step
-from ledger.core.vocabulary import Outcome, StepState
+from ledger.core.vocabulary import SETTLED_WELL, Outcome, StepState
+
+_WITHOUT_EFFECT: Final = frozenset(
+    {StepState.NO_EFFECT, StepState.FAILED, StepState.RECONCILED_NOT_EXECUTED}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,20 +205,19 @@ def _arguments_erased(run: Run, step: Step) -> StartRefused:
 
 
 def _key_state(draft: Draft, run: Run, step: Step, claim: Claim) -> Answer | None:
-    if claim.contradicted_by is not None and claim.state is StepState.NO_EFFECT:
-        return _of_earlier_owner(draft, run, step, claim, *claim.contradicted_by)
+    if claim.contradicted_by and claim.state in _WITHOUT_EFFECT:
+        answer = _of_contradicted(draft, run, step, claim)
+        if answer is not None:
+            return answer
     if claim.is_owned_by(run=run.run_id, step=step.id):
         return None
     if claim.state is StepState.STARTED:
-        owner = draft.run(claim.run)
-        if owner is None:
-            raise InvariantViolation("a claim names a run that does not exist")
+        owner, holding = _claimant(draft, claim.run, claim.step)
         settle_dead(draft, owner)
-        holding = owner.steps[claim.step]
         if holding.state is StepState.STARTED:
             return _held(run, owner, holding)
     if claim.state is StepState.UNKNOWN:
-        return _unknown_of_claim(draft, run, step, claim.run, claim.step)
+        return _unknown_of_claim(draft, run, claim.run, claim.step)
     if claim.state in SETTLED:
         return _replay_from(draft, run, step, claim)
     if claim.state is StepState.RECONCILED_NOT_EXECUTED:
@@ -221,26 +225,37 @@ def _key_state(draft: Draft, run: Run, step: Step, claim: Claim) -> Answer | Non
     return None
 
 
-def _of_earlier_owner(
-    draft: Draft, run: Run, step: Step, claim: Claim, owner_id: str, owner_step: str
-) -> Answer:
-    """A key whose newest start had no effect, but an earlier one may have had, or had."""
-    owner = draft.run(owner_id)
-    if owner is None:
-        raise InvariantViolation("a claim names a run that does not exist")
-    earlier = owner.steps[owner_step]
-    if earlier.state is not StepState.RECONCILED_EXECUTED:
-        return _unknown(draft, run, owner, earlier)
-    spent = replace(claim, run=owner.run_id, step=earlier.id)
-    spent.follow(earlier)
-    return _replay_from(draft, run, step, spent)
+def _of_contradicted(draft: Draft, run: Run, step: Step, claim: Claim) -> Answer | None:
+    """A key whose newest start had no effect, but an earlier one had, or any may have had."""
+    spent = _executed_earlier(draft, claim)
+    if spent is not None:
+        owner, earlier = spent
+        settled = replace(claim, run=owner.run_id, step=earlier.id)
+        settled.follow(earlier)
+        return _replay_from(draft, run, step, settled)
+    if claim.state is StepState.NO_EFFECT:
+        return _unknown_of_claim(draft, run, *claim.contradicted_by[0])
+    return None
 
 
-def _unknown_of_claim(draft: Draft, run: Run, step: Step, owner_id: str, owner_step: str) -> Answer:
-    owner = draft.run(owner_id)
+def _executed_earlier(draft: Draft, claim: Claim) -> tuple[Run, Step] | None:
+    """The step that was decided executed under the key, though another started under it since."""
+    for run_id, step_id in claim.contradicted_by:
+        owner, step = _claimant(draft, run_id, step_id)
+        if step.state in SETTLED_WELL and not claim.is_owned_by(run=run_id, step=step_id):
+            return owner, step
+    return None
+
+
+def _claimant(draft: Draft, run_id: str, step_id: str) -> tuple[Run, Step]:
+    owner = draft.run(run_id)
     if owner is None:
         raise InvariantViolation("a claim names a run that does not exist")
-    return _unknown(draft, run, owner, owner.steps[owner_step])
+    return owner, owner.steps[step_id]
+
+
+def _unknown_of_claim(draft: Draft, run: Run, owner_id: str, owner_step: str) -> Answer:
+    return _unknown(draft, run, *_claimant(draft, owner_id, owner_step))
 
 
 def _key_abandoned(run: Run, step: str, key: str) -> StartRefused:
@@ -333,7 +348,7 @@ def _twins(draft: Draft, run: Run, command: StartStep) -> Answer | None:
     for twin in draft.twins(run, step):
         if twin.state is StepState.STARTED:
             return _held(run, run, twin)
-        if twin.awaits_decision:
+        if twin.counts_as_unknown:
             return _unknown(draft, run, run, twin)
     return None
 
@@ -393,7 +408,7 @@ def _chain_behind(draft: Draft, run: Run, step: Step, key: str) -> StartRefused 
     """
     while key:
         old = draft.claim(tool=step.tool, key=key)
-        if old is None or not old.supersedable:
+        if old is None or not old.supersedable or _executed_earlier(draft, old) is not None:
             return _refused(
                 run,
                 Reason.NOT_SUPERSEDABLE,
@@ -402,13 +417,13 @@ def _chain_behind(draft: Draft, run: Run, step: Step, key: str) -> StartRefused 
                 step=step.id,
                 key=key,
             )
-        if old.contradicted_by is not None:
+        if old.contradicted_by:
             return _refused(
                 run,
                 Reason.CONTRADICTION,
                 "A report contradicts the decision on the key that this step supersedes. Nothing "
                 "was recorded, and the tool must not run. Have a superseding decision made first.",
-                step=old.contradicted_by[1],
+                step=old.contradicted_by[0][1],
                 key=old.key,
             )
         key = old.supersedes

@@ -55,7 +55,7 @@ def _of_superseding(claims: Claims, run: Run, predecessor: Step, claim: Claim) -
         newest = claims.claim(tool=newest.tool, key=newest.superseded_by[0])
     if newest is None:
         return _waiting(run, predecessor, "what supersedes it is not settled")
-    if newest.contradicted_by is not None:
+    if newest.contradicted_by:
         return _waiting(run, predecessor, "a report contradicts what supersedes it")
     if newest.state in SETTLED_WELL:
         return None

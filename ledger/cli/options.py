@@ -13,8 +13,9 @@ import typer
 
 from ledger.cli.screen import Screen
 from ledger.client import Ledger, RetryPolicy, Settings
+from ledger.client.credentials import DEFAULT_TARGET
 
-DEFAULT_SERVER: Final = "127.0.0.1:7420"
+DEFAULT_SERVER: Final = DEFAULT_TARGET
 DEFAULT_FOLDER: Final = Path("ledger-data")
 PATIENCE_S: Final = 10.0
 """How long a command goes on asking a server that does not answer, in seconds."""

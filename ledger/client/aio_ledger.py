@@ -11,7 +11,7 @@ from ledger.client import calls, methods, requests, review_requests
 from ledger.client.aio_run import AsyncRun
 from ledger.client.aio_wire import AioWire
 from ledger.client.calls import Command, CommandResult, Page
-from ledger.client.credentials import TOKEN_ID, Tls, endpoint
+from ledger.client.credentials import TOKEN_ID, Tls, endpoint, find_target
 from ledger.client.flow import Flow, Settings
 from ledger.client.lease_core import LEASE_S, RunOptions
 from ledger.client.payloads import ABSENT, Absent, Content
@@ -51,7 +51,7 @@ class AsyncLedger:
     @classmethod
     def connect(
         cls,
-        target: str = "127.0.0.1:7420",
+        target: str | None = None,
         *,
         token: str | None = None,
         token_file: str | os.PathLike[str] | None = None,
@@ -65,11 +65,12 @@ class AsyncLedger:
         The token is `token`, else that of `token_file`, of `LEDGER_TOKEN_FILE`, or of
         `<data folder>/tokens/<token_id>`, the data folder being `LEDGER_DATA` or `./ledger-data`.
         Without `tls` only this machine is reached, unless `allow_plaintext` is set. Raises
+        The target is `target`, else that of `LEDGER_SERVER`, else this machine's port 7420.
         `CredentialMissing` and `InvalidRequest`.
         """
         settings = settings or Settings()
         where = endpoint(
-            target,
+            find_target(target),
             token=token,
             token_file=token_file,
             token_id=token_id,

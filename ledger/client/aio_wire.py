@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from ledger.client.credentials import Endpoint
 from ledger.client.failures import Failure, error_of, failure_of_call
 from ledger.client.flow import Action, Arrived, Event, Flow, Method, Pause, Paused, Send, Settings
+from ledger.client.reaching import CHECK_BODY, CHECK_PATH, may_be_gone, not_reached
 from ledger.client.sync_wire import require_fork_support
 
 A = TypeVar("A", bound=Message)
@@ -66,7 +67,9 @@ class AioWire:
             async for body in call:
                 yield method.answer.FromString(body)
         except grpc.RpcError as error:
-            raise error_of(failure_of_call(error), method=method.name) from error
+            lost = failure_of_call(error)
+            left = method.left_by(lost)
+            raise error_of(lost, method=method.name, durability=left) from error
         finally:
             call.cancel()
 
@@ -85,12 +88,19 @@ class AioWire:
                 return Paused()
 
     async def _send(self, send: Send) -> Arrived | Failure:
-        call = self._connected().call(send.path)
+        connection = self._connected()
+        began_s = self._settings.clock()
+        if (failure := await connection.reach(send.timeout_s)) is not None:
+            return failure
         sent_at_s = self._settings.clock()
+        timeout_s = max(0.0, send.timeout_s - (sent_at_s - began_s))
+        call = connection.call(send.path)
         try:
-            body = await call(send.body, timeout=send.timeout_s, metadata=self._endpoint.metadata())
+            body = await call(send.body, timeout=timeout_s, metadata=self._endpoint.metadata())
         except grpc.RpcError as error:
-            return failure_of_call(error)
+            failure = failure_of_call(error)
+            connection.reached = connection.reached and not may_be_gone(failure)
+            return failure
         return Arrived(body, sent_at_s)
 
     def _connected(self) -> _Connection:
@@ -118,6 +128,19 @@ class _Connection:
                 endpoint.target, endpoint.tls.channel_credentials(), options=endpoint.options()
             )
         self._calls: dict[str, Callable[..., Awaitable[bytes]]] = {}
+        self.reached = False
+
+    async def reach(self, timeout_s: float) -> Failure | None:
+        """The failure of a call that has no connection to be sent over; None where there is one."""
+        if self.reached:
+            return None
+        try:
+            await self.call(CHECK_PATH)(CHECK_BODY, timeout=timeout_s)
+        except grpc.RpcError as error:
+            if (failure := not_reached(error)) is not None:
+                return failure
+        self.reached = True
+        return None
 
     def is_here(self) -> bool:
         """Whether this is the process and the loop that made it."""

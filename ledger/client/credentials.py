@@ -1,4 +1,6 @@
-"""Where the token comes from, which channel is safe to send it over, and the channel's options."""
+"""Where to call and with which token, which channel is safe to send it over, and the channel's
+options.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ import grpc
 from ledger.client.errors import CredentialMissing, InvalidRequest, Violation
 
 TOKEN_ID: Final = "runtime"  # noqa: S105 - the id of a token file, not a token
+DEFAULT_TARGET: Final = "127.0.0.1:7420"
 TokenSource: TypeAlias = Callable[[], str]
 """Gives the bearer token for the next call."""
 
@@ -56,7 +59,7 @@ class Endpoint:
 
         Pings each 20 s are twice as rare as the default server allows. Retries are ours alone, by
         request id. A lost server is looked for at least every second, so that the first calls after
-        a restart find it.
+        a restart find it; one attempt to connect, handshake included, may take two.
         """
         options = [
             ("grpc.keepalive_time_ms", 20_000),
@@ -65,7 +68,7 @@ class Endpoint:
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.enable_retries", 0),
             ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", 100),
+            ("grpc.min_reconnect_backoff_ms", 2_000),
             ("grpc.max_reconnect_backoff_ms", 1_000),
             ("grpc.max_send_message_length", self.message_bytes_max + 4096),
             ("grpc.max_receive_message_length", -1),
@@ -101,6 +104,12 @@ def endpoint(
         )
     source = _source(token, token_file, token_id, required=tls is None or not tls.private_key)
     return Endpoint(target, source, tls, message_bytes_max)
+
+
+def find_target(target: str | None, *, environment: Mapping[str, str] | None = None) -> str:
+    """The target given, else `LEDGER_SERVER`, else where a server stands that was told nothing."""
+    environment = os.environ if environment is None else environment
+    return target or environment.get("LEDGER_SERVER") or DEFAULT_TARGET
 
 
 def is_loopback(target: str) -> bool:

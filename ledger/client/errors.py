@@ -5,6 +5,7 @@ No message holds a payload, a result, an argument or a token.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ledger.client.values import Held, Refusal, Replay, Report, UnknownStep
@@ -180,8 +181,8 @@ class LedgerUnavailable(LedgerError):
             else "Nothing was recorded by it."
         )
         super().__init__(
-            f"{method} got no definite answer after {tries} tries ({detail}). {safe} Nothing may "
-            "be executed on the strength of it."
+            f"{method} got no definite answer after {tries} {'try' if tries == 1 else 'tries'} "
+            f"({detail}). {safe} Nothing may be executed on the strength of it."
         )
 
 
@@ -218,6 +219,10 @@ class DirectiveNotUnderstood(LedgerError):
 
 class DeadlinePassed(LedgerError):
     """EXECUTE came, but its operation deadline was past before the body. The body did not run."""
+def _count(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
 
     def __init__(self, *, run: str, step: str) -> None:
         super().__init__(

@@ -68,7 +68,8 @@ class Failure:
     """One try that got no answer.
 
     `reason` is the ErrorInfo reason of our domain, or empty; `facts` its metadata; `retry_after_s`
-    the pause that RetryInfo asks for, in seconds.
+    the pause that RetryInfo asks for, in seconds. `unsent` means that the try was never begun,
+    because there was no connection to send it over.
     """
 
     code: grpc.StatusCode
@@ -77,12 +78,15 @@ class Failure:
     facts: Mapping[str, str] = field(default_factory=dict)
     violations: tuple[Violation, ...] = ()
     retry_after_s: float | None = None
+    unsent: bool = False
 
     @property
     def durability(self) -> Durability:
         """What this try did to the log; said by the server, else judged by the status, never
         hopefully.
         """
+        if self.unsent:
+            return Durability.NOT_COMMITTED
         said = self.facts.get("durability", "")
         if said in Durability.__members__:
             return Durability[said]

@@ -42,6 +42,10 @@ class Method(Generic[A]):
         return self.path.rpartition("/")[2]
 
 
+    def left_by(self, failure: Failure) -> Durability:
+        """What a try of this call that failed so may have left on the log."""
+        return Durability.NOT_COMMITTED if self.safe else failure.durability
+
 @dataclass(frozen=True, slots=True)
 class Send:
     """Send these bytes and wait at most `timeout_s` for the answer."""
@@ -126,7 +130,7 @@ def answered(
             return Answered(method.answer.FromString(event.body), event.sent_at_s)
         if not isinstance(event, Failure):
             raise TypeError(f"a Send was answered with {event!r}")
-        unclear = unclear or event.durability is Durability.MAYBE_COMMITTED
+        unclear = unclear or method.left_by(event) is Durability.MAYBE_COMMITTED
         after = policy.after(
             event, tries=tries, elapsed_s=settings.clock() - began_s, jitter=settings.jitter()
         )
@@ -134,6 +138,5 @@ def answered(
             case Wait(pause_s):
                 yield Pause(pause_s)
             case GiveUp():
-                unclear = unclear and not method.safe
                 durability = Durability.MAYBE_COMMITTED if unclear else Durability.NOT_COMMITTED
                 raise error_of(event, method=method.name, tries=tries, durability=durability)

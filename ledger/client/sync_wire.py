@@ -14,6 +14,7 @@ from ledger.client.credentials import Endpoint
 from ledger.client.errors import ForkedProcess
 from ledger.client.failures import Failure, error_of, failure_of_call
 from ledger.client.flow import Action, Arrived, Event, Flow, Method, Pause, Paused, Send, Settings
+from ledger.client.reaching import CHECK_BODY, CHECK_PATH, may_be_gone, not_reached
 
 A = TypeVar("A", bound=Message)
 T = TypeVar("T")
@@ -64,7 +65,9 @@ class SyncWire:
             for body in call:
                 yield method.answer.FromString(body)
         except grpc.RpcError as error:
-            raise error_of(failure_of_call(error), method=method.name) from error
+            lost = failure_of_call(error)
+            left = method.left_by(lost)
+            raise error_of(lost, method=method.name, durability=left) from error
         finally:
             call.cancel()
 
@@ -83,12 +86,19 @@ class SyncWire:
                 return Paused()
 
     def _send(self, send: Send) -> Arrived | Failure:
-        call = self._connected().call(send.path)
+        connection = self._connected()
+        began_s = self._settings.clock()
+        if (failure := connection.reach(send.timeout_s)) is not None:
+            return failure
         sent_at_s = self._settings.clock()
+        timeout_s = max(0.0, send.timeout_s - (sent_at_s - began_s))
+        call = connection.call(send.path)
         try:
-            body = call(send.body, timeout=send.timeout_s, metadata=self._endpoint.metadata())
+            body = call(send.body, timeout=timeout_s, metadata=self._endpoint.metadata())
         except grpc.RpcError as error:
-            return failure_of_call(error)
+            failure = failure_of_call(error)
+            connection.reached = connection.reached and not may_be_gone(failure)
+            return failure
         return Arrived(body, sent_at_s)
 
     def _connected(self) -> _Connection:
@@ -116,6 +126,19 @@ class _Connection:
                 endpoint.target, endpoint.tls.channel_credentials(), options=endpoint.options()
             )
         self._calls: dict[str, Callable[..., bytes]] = {}
+        self.reached = False
+
+    def reach(self, timeout_s: float) -> Failure | None:
+        """The failure of a call that has no connection to be sent over; None where there is one."""
+        if self.reached:
+            return None
+        try:
+            self.call(CHECK_PATH)(CHECK_BODY, timeout=timeout_s)
+        except grpc.RpcError as error:
+            if (failure := not_reached(error)) is not None:
+                return failure
+        self.reached = True
+        return None
 
     def call(self, path: str) -> Callable[..., bytes]:
         """The call at a path; bytes in, bytes out."""

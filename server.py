@@ -211,7 +211,7 @@ def open_rooms(
         tenants,
         vault,
         Projections(rows, claims, (rows, LeaseRows(), claims, UnknownRows())),
-        SequencerSettings(settle_margin_us=settings.settle_margin_ms * 1_000),
+        SequencerSettings(policies=settings.policies()),
         new_time=lambda: LedgerTime(on_alarm=rarely(tell_clock)),
         on_fatal=on_fatal,
     )

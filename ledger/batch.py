@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import time_ns
+from typing import Final
 
 from ledger.committed import Committed, Earlier, Memory
 from ledger.core.answers import (
@@ -37,12 +38,14 @@ from ledger.core.commands import (
     allowing_role,
 )
 from ledger.core.decide import Before, decide
+from ledger.core.decide.sizes import COMMAND_EVENTS_MAX, events_at_most
 from ledger.core.draft import Draft
 from ledger.core.entry import read_entry
 from ledger.core.errors import InvariantViolation
 from ledger.core.ids import LOG_RUN, RequestId, RunId, uuid7
 from ledger.core.log import Log
 from ledger.core.merkle import Frontier
+from ledger.core.policy import Policy
 from ledger.core.refusals import Reason, Refused
 from ledger.core.run import Run
 from ledger.core.sealing import SealBroken
@@ -54,6 +57,9 @@ from ledger.store.interface import Appending
 from ledger.store.rows import blob
 from ledger.store.tables import ENTRIES, PAYLOADS, REQUESTS, SUBJECTS, TILES, Row
 from ledger.vault import Gone, Prepared, Sealed, Vault, run_of
+
+EVENTS_MAX: Final = 4_096
+"""Events in one batch (rules, section 7)."""
 
 _TELLS_CANCEL = (Planned, Completed, Marked, Withdrawn)
 
@@ -94,7 +100,7 @@ class Batch:
         memory: Memory,
         *,
         now_us: int,
-        settle_margin_us: int,
+        policy: Policy,
     ) -> None:
         self._appending = appending
         self._log = log
@@ -113,11 +119,12 @@ class Batch:
             now_us=now_us,
             source=self._committed,
             new_request_id=random_request_id,
-            settle_margin_us=settle_margin_us,
+            policy=policy,
         )
 
     def run_all(self, prepared: Sequence[Prepared]) -> Result:
-        """Decides every command in order, chains what was recorded, and writes it."""
+        """Decides the commands in order, as many as one batch has room for, chains what was
+        recorded, and writes it. The result's answers are those of the commands decided."""
         committed = self._committed
         earlier = committed.earlier(prepared)
         self._draft.runs.update(committed.load_runs(prepared))
@@ -125,7 +132,11 @@ class Batch:
         self._vault.settle(self._appending, self._log, admitted, committed.subjects)
         committed.take_fresh(prepared)
         committed.load_claims(prepared, self._draft.runs)
-        outcomes = [self._outcome(one, earlier) for one in prepared]
+        outcomes: list[_Outcome] = []
+        for one in prepared:
+            if outcomes and not self._has_room(one):
+                break
+            outcomes.append(self._outcome(one, earlier))
         chained = self._chain()
         if self._draft.placed or self._draft.reassessed:
             self._write(outcomes, chained)
@@ -146,6 +157,14 @@ class Batch:
         ]
 
     # Deciding
+
+    def _has_room(self, one: Prepared) -> bool:
+        """Whether the batch stays within its events whatever the command comes to. The first one
+        of a batch is decided in any case."""
+        recorded = len(self._draft.placed)
+        if recorded + COMMAND_EVENTS_MAX <= EVENTS_MAX:
+            return True
+        return recorded + events_at_most(self._draft, one.request.command) <= EVENTS_MAX
 
     def _outcome(self, one: Prepared, known: dict[tuple[str, str], Earlier]) -> _Outcome:
         """What the command came to. A stored payload that is no longer what was sealed fails the

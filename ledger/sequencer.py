@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from time import monotonic_ns, sleep
 from typing import Final
 
-from ledger.batch import Batch, Result
+from ledger.batch import EVENTS_MAX, Batch, Result
 from ledger.committed import Memory, known_leaf
 from ledger.core.answers import Answered, LeaseGranted
 from ledger.core.commands import (
@@ -27,6 +27,7 @@ from ledger.core.commands import (
 )
 from ledger.core.ids import Tenant
 from ledger.core.log import Log
+from ledger.core.policy import Policies
 from ledger.core.refusals import Refused
 from ledger.failures import Failure, FailureKind
 from ledger.ledger_time import LedgerTime
@@ -37,7 +38,6 @@ from ledger.store.interface import Appending, Store
 from ledger.tenants import Tenants
 from ledger.vault import Prepared, Vault
 
-EVENTS_A_BATCH_MAX: Final = 4_096
 RETRIES_MAX: Final = 3
 _RETRY_PAUSE_S: Final = 0.02
 _DISTRUSTED_NS: Final = 3_000_000_000
@@ -55,7 +55,7 @@ class SequencerSettings:
     queued_bytes_max: int = 64 << 20
     reserved: int = 4_000
     reserved_bytes: int = 16 << 20
-    settle_margin_us: int = 0
+    policies: Policies = field(default_factory=Policies)
 
 
 @dataclass(slots=True)
@@ -212,7 +212,7 @@ class LogSequencer:
                 request = self._waiting[0].request
                 plan = request.command
                 count = len(plan.steps) + 1 if isinstance(plan, PlanSteps) else 2
-                if batch and events + count > EVENTS_A_BATCH_MAX:
+                if batch and events + count > EVENTS_MAX:
                     break
                 batch.append(self._waiting.popleft())
                 self._waiting_bytes -= request.size_bytes
@@ -250,10 +250,21 @@ class LogSequencer:
             raise
         if any(isinstance(each, Failure) and each.kind in _STORE_FAILED for each in outcomes):
             self._failed_ns = monotonic_ns()
-        self._answer(list(zip(batch, outcomes, strict=True)))
+        decided = len(outcomes)
+        self._put_back(batch[decided:])
+        self._answer(list(zip(batch[:decided], outcomes, strict=True)))
+
+    def _put_back(self, undecided: list[_Pending]) -> None:
+        """What the batch had no room for comes first in the next one."""
+        if not undecided:
+            return
+        with self._changed:
+            self._waiting.extendleft(reversed(undecided))
+            self._waiting_bytes += sum(pending.request.size_bytes for pending in undecided)
 
     def _append(self, requests: list[Request]) -> list[Outcome]:
-        """Appends a batch. Tried again only where it is certain that nothing happened."""
+        """Appends a batch, as many of its first commands as it has room for: that many outcomes.
+        Tried again only where it is certain that nothing happened."""
         for attempt in range(RETRIES_MAX):
             if attempt:
                 sleep(_RETRY_PAUSE_S * attempt)
@@ -280,7 +291,7 @@ class LogSequencer:
                     self._projections,
                     self._memory,
                     now_us=now_us,
-                    settle_margin_us=self._settings.settle_margin_us,
+                    policy=self._settings.policies.of(self.log.tenant),
                 )
                 result = batch.run_all(prepared)
         except CommitUnknown:

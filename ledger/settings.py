@@ -14,6 +14,8 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from ledger.core.commands import OPEN_STEPS_MAX
+from ledger.core.policy import Policies, Policy
 from ledger.limits import Limits
 
 _LIMITS = Limits()
@@ -95,6 +97,8 @@ class Settings(BaseSettings):
     """How often the store is asked whether it still keeps its promises."""
     poll_ms: int = Field(default=1_000, ge=10, le=60_000)
     """How often watchers look without being woken."""
+    open_steps_max: int = Field(default=OPEN_STEPS_MAX, ge=1, le=OPEN_STEPS_MAX)
+    """How many steps of a run may be planned or started at once."""
     settle_margin_ms: int = Field(default=0, ge=0, le=604_800_000)
     """How long past an operation deadline `not_executed` stays refused."""
 
@@ -102,6 +106,15 @@ class Settings(BaseSettings):
     def limits(self) -> Limits:
         """The limits as one value."""
         return Limits(**{field.name: getattr(self, field.name) for field in fields(Limits)})
+
+    def policies(self) -> Policies:
+        """What each tenant's decisions are bound by."""
+        return Policies(
+            Policy(
+                settle_margin_us=self.settle_margin_ms * 1_000,
+                open_steps_max=self.open_steps_max,
+            )
+        )
 
     @property
     def keys_folder(self) -> Path:

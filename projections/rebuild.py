@@ -21,6 +21,7 @@ from ledger.core.errors import InvariantViolation
 from ledger.core.events import BODIES
 from ledger.core.ids import LOG_RUN, PrincipalId, RequestId, RunId
 from ledger.core.log import Log
+from ledger.core.policy import Policy
 from ledger.core.run import Run
 from ledger.core.run_events import RUN_EVENTS, Actor, NotUnderstood, SealedRef
 from ledger.core.step import Arguments
@@ -97,7 +98,7 @@ def _no_request_id() -> RequestId:
 class Rebuild:
     """Folds the entries of one log, from index 0 on."""
 
-    def __init__(self, log: Log, *, fingerprint: Fingerprint, settle_margin_us: int = 0) -> None:
+    def __init__(self, log: Log, *, fingerprint: Fingerprint, policy: Policy | None = None) -> None:
         self._log = log
         self._fingerprint = fingerprint
         self._leaves: dict[str, bytes] = {}
@@ -107,7 +108,7 @@ class Rebuild:
             now_us=0,
             source=_Nothing(),
             new_request_id=_no_request_id,
-            settle_margin_us=settle_margin_us,
+            policy=policy,
         )
 
     def take(self, raw: bytes) -> None:
@@ -170,9 +171,7 @@ class Rebuild:
             for step in steps:
                 made[STEPS.name].append(step_row(log, run, step))
                 if step.is_listed:
-                    made[UNKNOWNS.name].append(
-                        unknown_row(log, run, step, settle_margin_us=draft.settle_margin_us)
-                    )
+                    made[UNKNOWNS.name].append(unknown_row(log, run, step, draft.policy))
         made[CLAIMS.name] = [claim_row(log.tenant, c) for c in draft.touched_claims.values()]
         made[REPLAYS.name] = [(log.tenant, *replay) for replay in draft.new_replays]
         made[TOOLS.name] = tool_rows(log.tenant, draft)

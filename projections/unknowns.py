@@ -9,6 +9,7 @@ import orjson
 from ledger.core.answers import UnknownStep
 from ledger.core.decide.guards import unknown_of
 from ledger.core.log import Log
+from ledger.core.policy import Policy
 from ledger.core.run import Run
 from ledger.core.step import Step
 from ledger.store.inline import Touched
@@ -27,17 +28,16 @@ class UnknownRows:
         for run, changed in touched.draft.touched_runs():
             for step in changed:
                 if step.is_listed:
-                    margin_us = touched.draft.settle_margin_us
-                    listed.append(unknown_row(touched.log, run, step, settle_margin_us=margin_us))
+                    listed.append(unknown_row(touched.log, run, step, touched.draft.policy))
                 elif step.since_us:
                     settled.append((touched.log.tenant, run.run_id, step.id))
         changing.delete(UNKNOWNS, settled)
         changing.upsert(UNKNOWNS, listed)
 
 
-def unknown_row(log: Log, run: Run, step: Step, *, settle_margin_us: int) -> Row:
+def unknown_row(log: Log, run: Run, step: Step, policy: Policy) -> Row:
     """The row of a step that waits for a decision. Rank 0 are the writes that double."""
-    unknown = unknown_of(run, step, settle_margin_us=settle_margin_us)
+    unknown = unknown_of(run, step, policy)
     return (
         log.tenant,
         run.run_id,

@@ -36,6 +36,8 @@ AFTER_MAX: Final = 64
 EVIDENCE_MAX: Final = 32
 LABELS_MAX: Final = 16
 ATTEMPTS_MAX: Final = 100
+OPEN_STEPS_MAX: Final = 2_000
+"""Steps of one run that are planned or started: what ends the run writes one event for each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from ledger.core.claims import Claim, Tool
 from ledger.core.commands import Caller, Request, Slot
 from ledger.core.errors import InvariantViolation
 from ledger.core.ids import LOG_RUN, Origin, RequestId, RunId
+from ledger.core.policy import Policy
 from ledger.core.run import Run
 from ledger.core.run_events import (
     LEDGER,
@@ -99,11 +100,11 @@ class Draft:
         now_us: int,
         source: Source,
         new_request_id: Callable[[], RequestId],
-        settle_margin_us: int = 0,
+        policy: Policy | None = None,
     ) -> None:
         self.origin = origin
         self.now_us = now_us
-        self.settle_margin_us = settle_margin_us
+        self.policy = policy or Policy()
         self.placed: list[Placed] = []
         self.runs: dict[str, Run | None] = {}
         self.reassessed: dict[str, Run] = {}

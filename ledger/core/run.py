@@ -104,6 +104,11 @@ class Run(BaseAggregate[str]):
             return self.stored_counts
         return {state: len(steps) for state, steps in self.open_states.items() if steps}
 
+    @property
+    def open_steps(self) -> int:
+        """How many steps are planned or started: what ending the run may have to write."""
+        return len(self.open_states[StepState.PLANNED]) + len(self.open_states[StepState.STARTED])
+
     def in_state(self, state: StepState) -> list[Step]:
         """Its steps in a state, in the order they were planned. Costs only their number."""
         return sorted(

@@ -22,6 +22,7 @@ from ledger.core.answers import Answer, Answered
 from ledger.core.commands import Caller, Command, Payload, RenewLease, Request
 from ledger.core.entry import Entry
 from ledger.core.ids import PrincipalId, ProcessNonce, RequestId, RunId, StepId, Tenant
+from ledger.core.policy import Policies, Policy
 from ledger.core.request_digest import request_digest
 from ledger.core.run import Run
 from ledger.core.step import Step
@@ -147,8 +148,9 @@ class LedgerInProcess:
         """The first server's store."""
         return self.house.stores[0]
 
-    def replica(self, *, clock: Clock | None = None) -> Replica:
-        """Starts another server on the same database; `clock` gives it a monotonic clock."""
+    def replica(self, *, clock: Clock | None = None, policy: Policy | None = None) -> Replica:
+        """Starts another server on the same database; `clock` gives it a monotonic clock, `policy`
+        other rules for deciding."""
         store = self.house.stores[len(self.replicas) % 2]
         vault = Vault(self.house.keyring)
         runs, claims = ResumeRows(), IdempotencyRows()
@@ -162,7 +164,7 @@ class LedgerInProcess:
             tenants,
             vault,
             Projections(runs, claims, written),
-            SequencerSettings(),
+            SequencerSettings(policies=Policies(policy or Policy())),
             new_time=lambda: LedgerTime(monotonic_us=monotonic, on_alarm=alarms.append),
             on_fatal=fatal.append,
         )

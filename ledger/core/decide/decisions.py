@@ -125,7 +125,7 @@ def _wrong_state(run: Run, step: Step) -> Refused:
 def _check_time(draft: Draft, run: Run, step: Step, command: Reconcile) -> Refused | None:
     if command.verdict is not Verdict.NOT_EXECUTED:
         return None
-    from_us = not_executed_from_us(step, settle_margin_us=draft.settle_margin_us)
+    from_us = not_executed_from_us(step, draft.policy)
     if draft.now_us >= from_us:
         return None
     return Refused(

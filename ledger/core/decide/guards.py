@@ -5,6 +5,7 @@ from __future__ import annotations
 from ledger.core import events
 from ledger.core.answers import UnknownStep
 from ledger.core.draft import Draft
+from ledger.core.policy import Policy
 from ledger.core.refusals import Reason, Refused
 from ledger.core.run import Run
 from ledger.core.step import Step
@@ -154,10 +155,10 @@ def close_if_cancelled(draft: Draft, run: Run) -> bool:
 
 def unknown_step(draft: Draft, run: Run, step: Step) -> UnknownStep:
     """What a reviewer needs of a step, and the very ids that Reconcile takes."""
-    return unknown_of(run, step, settle_margin_us=draft.settle_margin_us)
+    return unknown_of(run, step, draft.policy)
 
 
-def unknown_of(run: Run, step: Step, *, settle_margin_us: int) -> UnknownStep:
+def unknown_of(run: Run, step: Step, policy: Policy) -> UnknownStep:
     """The same, outside a draft: for the list of unknowns."""
     return UnknownStep(
         run=run.run_id,
@@ -170,13 +171,13 @@ def unknown_of(run: Run, step: Step, *, settle_margin_us: int) -> UnknownStep:
         key=step.key,
         cause=step.cause or ("contradiction" if step.contradiction else ""),
         since_us=step.since_us,
-        not_executed_from_us=not_executed_from_us(step, settle_margin_us=settle_margin_us),
+        not_executed_from_us=not_executed_from_us(step, policy),
         state=step.state.value,
         contradiction=step.contradiction,
     )
 
 
-def not_executed_from_us(step: Step, *, settle_margin_us: int) -> int:
+def not_executed_from_us(step: Step, policy: Policy) -> int:
     """The earliest ledger time at which not_executed may be decided (rules, section 6)."""
     latest = step.latest_unsettled_deadline_us
-    return latest + settle_margin_us if latest else 0
+    return latest + policy.margin_us(step.tool) if latest else 0

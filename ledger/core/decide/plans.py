@@ -57,9 +57,30 @@ def decide_plan(draft: Draft, command: PlanSteps) -> Answer:
         payloads = (arguments,) if key_payload is None else (arguments, key_payload)
         new.append(_NewStep(plan, effect, declares, payloads))
         keys.append(plan.key if effect.is_write else "")
+    refused = _check_room(run, len(new), draft.policy.open_steps_max)
+    if refused is not None:
+        return refused
     for step in new:
         _record(draft, run, step)
     return Planned(tuple(keys), run.cancel_requested)
+
+
+def _check_room(run: Run, new: int, open_steps_max: int) -> Refused | None:
+    """Whatever ends the run has to fit into one batch (ADR 8)."""
+    if not new or run.open_steps + new <= open_steps_max:
+        return None
+    return Refused(
+        Reason.LIMIT_EXCEEDED,
+        f"At most {open_steps_max:,} steps of a run may be planned or started at once; it has "
+        f"{run.open_steps:,}, and {new:,} would be new. Nothing was recorded. Plan the rest once "
+        "some of these ended or were withdrawn, or in another run.",
+        run=run.run_id,
+        details={
+            "open_steps": str(run.open_steps),
+            "new_steps": str(new),
+            "open_steps_max": str(open_steps_max),
+        },
+    )
 
 
 def _record(draft: Draft, run: Run, step: _NewStep) -> None:

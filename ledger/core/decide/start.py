@@ -455,6 +455,17 @@ def _execute(draft: Draft, run: Run, command: StartStep) -> Answer:
             f"The step was started {ATTEMPTS_MAX} times. Nothing was recorded. Plan a new step.",
             step=step.id,
         )
+    most = draft.policy.open_steps_max
+    if step.state is not StepState.PLANNED and run.open_steps >= most:
+        return _refused(
+            run,
+            Reason.LIMIT_EXCEEDED,
+            f"At most {most:,} steps of a run may be planned or started at once. Nothing was "
+            "recorded. Start it again once some of these ended or were withdrawn.",
+            step=step.id,
+            open_steps=str(run.open_steps),
+            open_steps_max=str(most),
+        )
     deadline_us = draft.now_us + command.operation_ms * 1000
     draft.record(
         run,

@@ -104,6 +104,8 @@ async def serve(settings: Settings) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
+    if settings.stop_with_stdin:
+        end_with_stdin(loop, ended)
     async with opened(settings, stop_broken) as address:
         announce(settings, address)
         await ended.wait()
@@ -258,6 +260,20 @@ def furnish(settings: Settings, rooms: Rooms, identity: Identity, metrics: Metri
         ),
         limits=settings.limits,
     )
+
+
+def end_with_stdin(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    """Ends as SIGTERM would once standard input is closed: a parent that was killed says nothing
+    else.
+    """
+    number = sys.stdin.fileno()
+
+    def look() -> None:
+        if not os.read(number, 4_096):
+            loop.remove_reader(number)
+            ended.set()
+
+    loop.add_reader(number, look)
 
 
 async def drain(settings: Settings, rooms: Rooms, health: Health, server: Server) -> None:

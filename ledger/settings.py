@@ -62,6 +62,8 @@ class Settings(BaseSettings):
     """Answers gRPC reflection to callers that are authenticated."""
     ready_file: Path | None = None
     """Written when the server serves: one JSON object with `address` and `pid`."""
+    stop_with_stdin: bool = False
+    """Stops, as told by SIGTERM, when standard input is closed: never outlives who started it."""
     metrics_listen: str = ""
     """Prometheus metrics over HTTP, on a loopback address only; unset: none."""
 

@@ -52,16 +52,21 @@ class ServerChild:
         """Start it with exactly these settings and wait until it serves.
 
         `environment` is the child's whole environment. It stands in a process group of its own: a
-        Ctrl-C on the terminal reaches us, and we pass on what it means. Raises `Stop` where it ends
-        before it serves, or does not serve within 60 s.
+        Ctrl-C on the terminal reaches us, and we pass on what it means. Its standard input is a
+        pipe that ends with this process, however that ends, and the server stops then. Raises
+        `Stop` where it ends before it serves, or does not serve within 60 s.
         """
         with tempfile.TemporaryDirectory(prefix="ledger-ready-") as folder:
             ready = Path(folder) / "ready"
             # -P: a file of the name server.py in the present folder is not ours.
             child = subprocess.Popen(
                 [sys.executable, "-P", "-m", "server"],
-                env={**environment, "LEDGER_READY_FILE": str(ready)},
-                stdin=subprocess.DEVNULL,
+                env={
+                    **environment,
+                    "LEDGER_READY_FILE": str(ready),
+                    "LEDGER_STOP_WITH_STDIN": "true",
+                },
+                stdin=subprocess.PIPE,
                 stdout=log if log is not None else subprocess.DEVNULL,
                 stderr=log,
                 process_group=0,

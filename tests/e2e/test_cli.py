@@ -320,6 +320,27 @@ def test_serve_makes_what_is_missing_says_where_and_passes_sigterm_on(tmp_path: 
         serving.wait()
 
 
+def test_a_killed_serve_takes_its_server_along_and_the_next_one_serves_what_was_kept(
+    tmp_path: Path,
+) -> None:
+    ledger = CommandLine(tmp_path)
+    origins = []
+    for _ in range(2):
+        serving = ledger.start("serve", "--listen", "127.0.0.1:0", "--data", "new", "--json")
+        try:
+            assert serving.stdout is not None
+            said = Ended(0, serving.stdout.readline(), "").final
+            server = psutil.Process(said["pid"])
+            got = ledger("checkpoint", "--server", said["address"], "--data", "new")
+            origins.append(got.out.splitlines()[0])
+            serving.kill()
+            assert psutil.wait_procs([server], timeout=60)[0] == [server]
+        finally:
+            serving.kill()
+            serving.communicate()
+    assert origins[0] == origins[1]
+
+
 def test_a_server_that_cannot_start_is_said_with_its_last_words(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ended = CommandLine(tmp_path)("serve", "--listen", "127.0.0.1:0", "--data", "file", code=7)

@@ -166,6 +166,35 @@ def test_an_interrupted_demo_stops_everything_it_started(
 
 
 @pytest.mark.long
+def test_a_killed_demo_takes_its_server_and_runtime_along_and_the_next_one_works(
+    tmp_path: Path,
+) -> None:
+    ledger = CommandLine(tmp_path)
+    demo = ledger.start("demo")
+    try:
+        assert demo.stdout is not None
+        next(line for line in demo.stdout if "restarted" in line)
+        assert len(_processes_of(tmp_path)) >= 3, "demo, server and runtime are expected to run"
+        demo.kill()
+        demo.wait()
+        _wait_until_gone(tmp_path)
+        (killed,) = (tmp_path / "ledger-demo").iterdir()
+        serving = ledger.start("serve", "--listen", "127.0.0.1:0", "--data", str(killed / "data"))
+        try:
+            assert serving.stdout is not None
+            address = serving.stdout.readline().split()[2]
+            runs = ledger("runs", "--server", address, "--data", str(killed / "data"), "--json")
+            assert runs.final["count"] > 0
+        finally:
+            serving.terminate()
+            serving.communicate(timeout=60)
+        assert ledger("demo", "--json").final["verdict"] == "VERIFIED"
+    finally:
+        _end(demo.pid)
+        demo.wait()
+
+
+@pytest.mark.long
 def test_a_demo_whose_server_dies_says_so_and_where_its_log_is(tmp_path: Path) -> None:
     demo = CommandLine(tmp_path).start("demo")
     try:
@@ -227,6 +256,13 @@ def _processes_of(folder: Path) -> list[int]:
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return found
+
+
+def _wait_until_gone(folder: Path) -> None:
+    until_s = time.monotonic() + 60
+    while left := _processes_of(folder):
+        assert time.monotonic() < until_s, [psutil.Process(pid).cmdline() for pid in left]
+        time.sleep(0.05)  # pause: between looks at the processes
 
 
 def _end(pid: int) -> None:

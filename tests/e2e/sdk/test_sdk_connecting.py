@@ -82,7 +82,9 @@ class _Between(grpc.GenericRpcHandler):
     def __init__(self) -> None:
         self.heard: list[str] = []
 
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+    def service(
+        self, details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[bytes, bytes] | None:
         if "Health" in details.method:
             return None
 

@@ -31,6 +31,7 @@ from ledger.core.ids import Origin, Tenant
 from ledger.core.log import Log
 from ledger.door import Door
 from ledger.failures import FailureKind
+from ledger.head_seen import HeadsSeen
 from ledger.keyring import KeyMissing, Keyring
 from ledger.ledger_time import ClockAlarm, LedgerTime, rarely
 from ledger.log_keys import LogKeys
@@ -259,6 +260,7 @@ def furnish(settings: Settings, rooms: Rooms, identity: Identity, metrics: Metri
             metrics=metrics,
         ),
         limits=settings.limits,
+        heads=HeadsSeen(rooms.store),
     )
 
 

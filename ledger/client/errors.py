@@ -200,15 +200,27 @@ class CallFailed(LedgerError):
 
 
 class HistoryRewound(LedgerError):
-    """The log lost or changed what it had acknowledged, so the server appends nothing more to
-    it.
+    """The log lost or changed what it had acknowledged. Nothing was done, and nothing may be
+    executed on its word.
+
+    Found by the server, which then appends nothing more to that log, or by this client, which tells
+    with every call the newest entry it was shown and is refused where the log does not hold it:
+    `seen_size` is then what it saw and `log_size` what the log has (0: not said). A client goes on
+    telling what it saw; only a new one can work on a log whose loss its owner has accepted.
     """
 
-    def __init__(self, *, method: str, detail: str) -> None:
+    def __init__(self, *, method: str, detail: str, facts: Mapping[str, str] | None = None) -> None:
+        self.method = method
+        self.seen_size = _count((facts or {}).get("seen_size", ""))
+        self.log_size = _count((facts or {}).get("log_size", ""))
         super().__init__(
             f"{method} was not done: the log is not the one acknowledged before ({detail}). "
             "Run no tool on its word. Keep your receipts and checkpoints and tell the operator."
         )
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 class DirectiveNotUnderstood(LedgerError):
@@ -219,10 +231,6 @@ class DirectiveNotUnderstood(LedgerError):
 
 class DeadlinePassed(LedgerError):
     """EXECUTE came, but its operation deadline was past before the body. The body did not run."""
-def _count(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() else 0
-
-
 
     def __init__(self, *, run: str, step: str) -> None:
         super().__init__(

@@ -167,7 +167,7 @@ def error_of(
     if reason is Reason.LEASE_HELD:
         return HeldByAnother(_held(failure))
     if failure.reason == HISTORY_REWOUND:
-        return HistoryRewound(method=method, detail=failure.message)
+        return HistoryRewound(method=method, detail=failure.message, facts=failure.facts)
     if reason is not Reason.UNSPECIFIED or (failure.reason and failure.code in _REFUSING):
         return Refused(_refusal(failure, reason))
     return CallFailed(

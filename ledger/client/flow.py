@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from ledger.client.checks import Limits, check_message_size
 from ledger.client.clock import elapsed_s
 from ledger.client.failures import Failure, error_of
+from ledger.client.head_memory import HeadMemory
 from ledger.client.retry import GiveUp, RetryPolicy, Wait
 from ledger.client.words import Durability
 
@@ -41,10 +42,10 @@ class Method(Generic[A]):
         """The call's own name, such as `StartStep`."""
         return self.path.rpartition("/")[2]
 
-
     def left_by(self, failure: Failure) -> Durability:
         """What a try of this call that failed so may have left on the log."""
         return Durability.NOT_COMMITTED if self.safe else failure.durability
+
 
 @dataclass(frozen=True, slots=True)
 class Send:
@@ -95,7 +96,7 @@ class Settings:
     """What every flow of a client shares.
 
     `retry` bounds each call, `best_effort` a record that may be dropped, `leaving` what is told
-    when a body or run is left by an interrupt.
+    when a body or run is left by an interrupt. `head` is never shared: each client has its own.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -104,6 +105,7 @@ class Settings:
     leaving: RetryPolicy = field(default_factory=lambda: RetryPolicy(deadline_s=5.0, try_s=5.0))
     clock: Callable[[], float] = elapsed_s
     jitter: Callable[[], float] = random.random
+    head: HeadMemory = field(default_factory=HeadMemory, compare=False, repr=False)
 
 
 def answered(
@@ -117,6 +119,7 @@ def answered(
     an earlier one may still be queued or committing when a later one is turned away.
     """
     policy = policy or settings.retry
+    settings.head.tell(request)
     body = request.SerializeToString()
     check_message_size(len(body), largest=method.largest, limits=settings.limits)
     began_s = settings.clock()
@@ -127,7 +130,9 @@ def answered(
         event = yield Send(method.path, body, timeout_s)
         tries += 1
         if isinstance(event, Arrived):
-            return Answered(method.answer.FromString(event.body), event.sent_at_s)
+            message = method.answer.FromString(event.body)
+            settings.head.note(message)
+            return Answered(message, event.sent_at_s)
         if not isinstance(event, Failure):
             raise TypeError(f"a Send was answered with {event!r}")
         unclear = unclear or method.left_by(event) is Durability.MAYBE_COMMITTED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -11,6 +12,7 @@ from ledger.client import calls, methods, requests, review_requests
 from ledger.client.calls import Command, CommandResult, Page
 from ledger.client.credentials import TOKEN_ID, Tls, endpoint, find_target
 from ledger.client.flow import Flow, Settings
+from ledger.client.head_memory import HeadMemory
 from ledger.client.lease_core import LEASE_S, RunOptions
 from ledger.client.payloads import ABSENT, Absent, Content
 from ledger.client.run_core import RunCore
@@ -46,7 +48,8 @@ class Ledger:
     def __init__(self, wire: SyncWire, settings: Settings) -> None:
         """Use `connect`."""
         self._wire = wire
-        self._settings = settings
+        # What one server's log was seen to hold says nothing of another's.
+        self._settings = replace(settings, head=HeadMemory())
 
     @classmethod
     def connect(
@@ -62,10 +65,10 @@ class Ledger:
     ) -> Self:
         """A client of the server at `target`; nothing is sent before the first call.
 
+        The target is `target`, else that of `LEDGER_SERVER`, else this machine's port 7420.
         The token is `token`, else that of `token_file`, of `LEDGER_TOKEN_FILE`, or of
         `<data folder>/tokens/<token_id>`, the data folder being `LEDGER_DATA` or `./ledger-data`.
         Without `tls` only this machine is reached, unless `allow_plaintext` is set. Raises
-        The target is `target`, else that of `LEDGER_SERVER`, else this machine's port 7420.
         `CredentialMissing` and `InvalidRequest`.
         """
         settings = settings or Settings()

@@ -144,6 +144,7 @@ class Reason(_Word):
     ATTEMPT_MAY_RUN = 36
     ACQUIRE_ALREADY_USED = 37
     LIMIT_EXCEEDED = 38
+    HISTORY_REWOUND = 39
 
     @classmethod
     def named(cls, name: str) -> Reason:

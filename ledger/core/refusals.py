@@ -51,6 +51,7 @@ class Reason(IntEnum):
     ATTEMPT_MAY_RUN = 36
     ACQUIRE_ALREADY_USED = 37
     LIMIT_EXCEEDED = 38
+    HISTORY_REWOUND = 39
 
 
 def is_transient(reason: Reason) -> bool:
@@ -98,6 +99,7 @@ def is_transient(reason: Reason) -> bool:
             | Reason.NOT_SUPERSEDING
             | Reason.ACQUIRE_ALREADY_USED
             | Reason.LIMIT_EXCEEDED
+            | Reason.HISTORY_REWOUND
         ):
             return False
     assert_never(reason)

@@ -10,10 +10,12 @@ import grpc
 from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status
 
+from ledger.core.answers import Answered
 from ledger.core.ids import Tenant
 from ledger.core.log import Log
 from ledger.core.refusals import Refused
 from ledger.failures import Failure
+from ledger.head_seen import HeadSeen, HeadsSeen
 from ledger.limits import Limits
 from ledger.log_reading import LogReader
 from ledger.paging import Page, read_token
@@ -44,6 +46,7 @@ class House:
     threads: Threads
     streams: Streams
     limits: Limits
+    heads: HeadsSeen
     known_logs: dict[Tenant, Log] = field(default_factory=dict)
 
     async def log_of(self, call: Call) -> Log:
@@ -66,6 +69,26 @@ class House:
     def parse(self, kind: type[_Message], octets: bytes) -> _Message:
         """A request message, its form checked."""
         return decode.parse(kind, octets, bytes_max=self.limits.message_bytes_max)
+
+    async def require_head(
+        self, log: Log, seen: HeadSeen | None, *, for_read: bool = False
+    ) -> None:
+        """Ends the call where the log does not hold the head that its client saw.
+
+        A read asks the store in any case: nothing behind it compares the log with what this replica
+        acknowledged, as an append does.
+        """
+        if seen is None or (not for_read and self.heads.is_acknowledged(log, seen)):
+            return
+        refused = await self.read(lambda: self.heads.refusal(log, seen))
+        if refused is not None:
+            raise Ended(statuses.refusal_status(refused))
+        self.heads.acknowledge(log, index=seen.size - 1, leaf=seen.leaf)
+
+    def acknowledge(self, log: Log, outcome: Answered | Failure) -> None:
+        """Remembers where an answered command stands: its client may tell next that it saw it."""
+        if isinstance(outcome, Answered) and outcome.append is not None:
+            self.heads.acknowledge(log, index=outcome.append.index, leaf=outcome.append.leaf)
 
     async def read(self, blocking: Callable[[], _Result]) -> _Result:
         """A blocking read, in a thread."""

@@ -16,6 +16,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from ledger.core.commands import Command, Request
 from ledger.core.errors import Malformed
+from ledger.head_seen import HeadSeen
 from ledger.service import decode_runs, decode_steps, fields
 from ledger.service.asking import Asking
 from ledger.service.faults import LimitPassed, under
@@ -29,10 +30,12 @@ _Message = TypeVar("_Message", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A command ready to be submitted, and whether its answer shall carry a receipt."""
+    """A command ready to be submitted, whether its answer shall carry a receipt, and the head that
+    its message says was seen."""
 
     request: Request
     wants_receipt: bool
+    head_seen: HeadSeen | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ def decode_unary(method: Method, octets: bytes, asking: Asking) -> Decoded:
     message = _parse_loosely(method.message, octets)
     if _drop_unknown(message):
         raise first_fault(octets, method.message) or _unnamed_fault()
-    decoded = _decode(method, message, len(octets), asking)
+    decoded = _decode(method, message, len(octets), asking, fields.head_seen(message))
     _require_size(method.message, octets, asking.limits.message_bytes_max)
     return decoded
 
@@ -104,6 +107,7 @@ def decode_submit(octets: bytes, asking: Asking) -> list[Decoded | Malformed]:
     fields.require_at_most(commands, asking.limits.commands_max, "commands")
     _require_size(pb.SubmitRequest, octets, asking.limits.message_bytes_max)
     unknown = _unknown_by_command(octets) if _drop_unknown(message) else {}
+    head_seen = fields.head_seen(message)
     decoded: list[Decoded | Malformed] = []
     first_at: dict[str, int] = {}
     for at, command in enumerate(commands):
@@ -121,13 +125,17 @@ def decode_submit(octets: bytes, asking: Asking) -> list[Decoded | Malformed]:
             decoded.append(under(f"commands[{at}]", unknown[at]))
             continue
         try:
-            decoded.append(_decode(IN_SUBMIT[name], inner, inner.ByteSize(), asking))
+            if inner.HasField("last_head_seen"):
+                raise Malformed("last_head_seen", "is given, but in Submit the message has it")
+            decoded.append(_decode(IN_SUBMIT[name], inner, inner.ByteSize(), asking, head_seen))
         except Malformed as fault:
             decoded.append(under(f"commands[{at}].{name}", fault))
     return decoded
 
 
-def _decode(method: Method, message: Any, size_bytes: int, asking: Asking) -> Decoded:
+def _decode(
+    method: Method, message: Any, size_bytes: int, asking: Asking, head_seen: HeadSeen | None
+) -> Decoded:
     request_id = fields.required_request_id(message.request_id)
     command = method.read(message, asking)
     request = Request(
@@ -139,7 +147,7 @@ def _decode(method: Method, message: Any, size_bytes: int, asking: Asking) -> De
         asking.deadline_ns,
         size_bytes,
     )
-    return Decoded(request, message.receipt)
+    return Decoded(request, message.receipt, head_seen)
 
 
 def _parse_loosely(kind: type[_Message], octets: bytes) -> _Message:

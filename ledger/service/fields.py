@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -17,6 +17,7 @@ from ledger.core.commands import Payload
 from ledger.core.errors import Malformed
 from ledger.core.ids import ProcessNonce, RequestId, SubjectId, client_id, media_type, request_id
 from ledger.core.vocabulary import EffectClass, Outcome, RunStatus, Verdict
+from ledger.head_seen import HeadSeen
 from ledger.limits import Limits
 from ledger.service.faults import LimitPassed
 from ledger.v1 import review_service_pb2, types_pb2
@@ -30,6 +31,7 @@ _PROCESS: Final = re.compile(r"[A-Za-z0-9._:/@#-]{16,64}")
 _NO_SUBJECT: Final = SubjectId("")
 _OCTETS: Final = "application/octet-stream"
 _MISSING: Final = "is missing"
+_LEAF_BYTES: Final = 32
 _INT32_MAX: Final = 2**31 - 1
 
 EFFECT_CLASSES: Final[Mapping[int, EffectClass]] = {
@@ -115,6 +117,17 @@ def optional_count(number: int, path: str) -> int:
     if not 0 <= number <= INT_MAX:
         raise Malformed(path, "is not in 0 to 2^53-1")
     return number
+
+
+def head_seen(message: Any, path: str = "last_head_seen") -> HeadSeen | None:
+    """What a request says of the log's head, None where it says nothing."""
+    if not message.HasField("last_head_seen"):
+        return None
+    seen = message.last_head_seen
+    size = required_count(seen.size, f"{path}.size")
+    if len(seen.leaf_hash) != _LEAF_BYTES:
+        raise Malformed(f"{path}.leaf_hash", f"is not the {_LEAF_BYTES} bytes of a leaf hash")
+    return HeadSeen(size, seen.leaf_hash)
 
 
 def required_attempt(number: int, path: str = "attempt") -> int:

@@ -11,7 +11,7 @@ from ledger.core.ids import PayloadId, RunId, hex_32
 from ledger.service.boundary import Call, Ended, Streaming, Unary, role_missing
 from ledger.service.calls import House, index_of
 from ledger.service.encode_views import content_message, timestamp
-from ledger.service.fields import required_id, required_request_id
+from ledger.service.fields import head_seen, required_id, required_request_id
 from ledger.service.roles import RECEIPT_BY_INDEX
 from ledger.v1 import log_service_pb2 as pb
 from ledger.views import EntryPage
@@ -44,8 +44,9 @@ class LogCalls:
     async def get_checkpoint(self, call: Call, octets: bytes) -> bytes:
         """GetCheckpoint."""
         house = self._house
-        house.parse(pb.GetCheckpointRequest, octets)
+        seen = head_seen(house.parse(pb.GetCheckpointRequest, octets))
         log = await house.log_of(call)
+        await house.require_head(log, seen, for_read=True)
         found = await house.read(lambda: house.entries.checkpoint(log))
         return pb.GetCheckpointResponse(
             checkpoint=found.note.decode("utf-8"), size=found.size, verifier_key=found.verifier_key

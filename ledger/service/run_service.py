@@ -17,7 +17,13 @@ from ledger.service.encode_views import (
     step_message,
     unknown_message,
 )
-from ledger.service.fields import optional_id, required_count, required_id, required_process
+from ledger.service.fields import (
+    head_seen,
+    optional_id,
+    required_count,
+    required_id,
+    required_process,
+)
 from ledger.service.submitting import Submitter
 from ledger.v1 import review_service_pb2 as review_pb
 from ledger.v1 import run_service_pb2 as pb
@@ -77,7 +83,9 @@ class RunCalls:
         page = house.page(
             message.page_size, message.page_token, _BY_ORDINAL, default=house.limits.page_max
         )
+        seen = head_seen(message)
         log = await house.log_of(call)
+        await house.require_head(log, seen, for_read=True)
         bytes_max = house.limits.answer_bytes_max
         found = answered(
             await house.read(

@@ -108,6 +108,7 @@ def refusal_code(reason: Reason) -> grpc.StatusCode:
             | Reason.NOT_SUPERSEDING
             | Reason.ATTEMPT_MAY_RUN
             | Reason.ACQUIRE_ALREADY_USED
+            | Reason.HISTORY_REWOUND
         ):
             return grpc.StatusCode.FAILED_PRECONDITION
     assert_never(reason)

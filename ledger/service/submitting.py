@@ -45,7 +45,9 @@ class Submitter:
         """One command; a refusal or failure ends the call."""
         log = await self._house.log_of(call)
         decoded = decode_unary(method, octets, self._house.asking(call, log))
+        await self._house.require_head(log, decoded.head_seen)
         outcome = (await self._house.submitting.submit([decoded.request]))[0]
+        self._house.acknowledge(log, outcome)
         refused = _status_of(outcome)
         if refused is not None:
             raise Ended(refused)
@@ -61,8 +63,8 @@ class Submitter:
         """Many commands; each one's refusal or failure is its own answer."""
         log = await self._house.log_of(call)
         decoded = decode_submit(octets, self._house.asking(call, log))
-        requests = [one.request for one in decoded if isinstance(one, Decoded)]
-        outcomes = iter(await self._house.submitting.submit(requests) if requests else ())
+        taken = [one for one in decoded if isinstance(one, Decoded)]
+        outcomes = iter(await self._submit_all(log, taken) if taken else ())
         answers = [
             statuses.malformed_status(one) if isinstance(one, Malformed) else next(outcomes)
             for one in decoded
@@ -84,6 +86,14 @@ class Submitter:
             _fill(result, one, answer, extras.get(at, NO_EXTRAS))
         call.facts["commands"] = len(decoded)
         return response.SerializeToString()
+
+    async def _submit_all(self, log: Log, taken: Sequence[Decoded]) -> list[Answered | Failure]:
+        """The message says once what its client saw, so the first command speaks for all."""
+        await self._house.require_head(log, taken[0].head_seen)
+        outcomes = await self._house.submitting.submit([one.request for one in taken])
+        for outcome in outcomes:
+            self._house.acknowledge(log, outcome)
+        return outcomes
 
     async def _extras(
         self, call: Call, log: Log, asked: Sequence[_Asked]

@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from ledger.v1 import types_pb2 as ledger_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bledger/v1/log_service.proto\x12\tledger.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15ledger/v1/types.proto\"\x16\n\x14GetCheckpointRequest\"O\n\x15GetCheckpointResponse\x12\x12\n\ncheckpoint\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x14\n\x0cverifier_key\x18\x03 \x01(\t\"(\n\x08LogEntry\x12\r\n\x05index\x18\x01 \x01(\x03\x12\r\n\x05\x65ntry\x18\x02 \x01(\x0c\"6\n\x12ListEntriesRequest\x12\r\n\x05start\x18\x01 \x01(\x03\x12\x11\n\tpage_size\x18\x02 \x01(\x05\"I\n\x13ListEntriesResponse\x12$\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x13.ledger.v1.LogEntry\x12\x0c\n\x04size\x18\x02 \x01(\x03\"9\n\x14\x46ollowEntriesRequest\x12\r\n\x05start\x18\x01 \x01(\x03\x12\x12\n\nuntil_head\x18\x02 \x01(\x08\"K\n\x15\x46ollowEntriesResponse\x12$\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x13.ledger.v1.LogEntry\x12\x0c\n\x04size\x18\x02 \x01(\x03\"T\n\x15ListRunEntriesRequest\x12\x11\n\x03run\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x15\n\rstart_version\x18\x02 \x01(\x03\x12\x11\n\tpage_size\x18\x03 \x01(\x05\"R\n\x16ListRunEntriesResponse\x12$\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x13.ledger.v1.LogEntry\x12\x12\n\ntotal_size\x18\x02 \x01(\x03\"<\n\x18GetInclusionProofRequest\x12\r\n\x05index\x18\x01 \x01(\x03\x12\x11\n\ttree_size\x18\x02 \x01(\x03\"_\n\x19GetInclusionProofResponse\x12\x11\n\ttree_size\x18\x01 \x01(\x03\x12\x11\n\tleaf_hash\x18\x02 \x01(\x0c\x12\x0e\n\x06hashes\x18\x03 \x03(\x0c\x12\x0c\n\x04root\x18\x04 \x01(\x0c\"@\n\x1aGetConsistencyProofRequest\x12\x10\n\x08old_size\x18\x01 \x01(\x03\x12\x10\n\x08new_size\x18\x02 \x01(\x03\"?\n\x1bGetConsistencyProofResponse\x12\x10\n\x08new_size\x18\x01 \x01(\x03\x12\x0e\n\x06hashes\x18\x02 \x03(\x0c\"D\n\x11GetReceiptRequest\x12\x0f\n\x05index\x18\x01 \x01(\x03H\x00\x12\x14\n\nrequest_id\x18\x02 \x01(\tH\x00\x42\x08\n\x06\x61ppend\"4\n\x12GetReceiptResponse\x12\x0f\n\x07receipt\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x03\"<\n\x11GetPayloadRequest\x12\r\n\x05index\x18\x01 \x01(\x03\x12\x18\n\npayload_id\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"~\n\x12GetPayloadResponse\x12)\n\x07payload\x18\x01 \x01(\x0b\x32\x18.ledger.v1.StoredPayload\x12\x0c\n\x04salt\x18\x02 \x01(\x0c\x12/\n\x0brecorded_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xb7\x05\n\nLogService\x12R\n\rGetCheckpoint\x12\x1f.ledger.v1.GetCheckpointRequest\x1a .ledger.v1.GetCheckpointResponse\x12L\n\x0bListEntries\x12\x1d.ledger.v1.ListEntriesRequest\x1a\x1e.ledger.v1.ListEntriesResponse\x12T\n\rFollowEntries\x12\x1f.ledger.v1.FollowEntriesRequest\x1a .ledger.v1.FollowEntriesResponse0\x01\x12U\n\x0eListRunEntries\x12 .ledger.v1.ListRunEntriesRequest\x1a!.ledger.v1.ListRunEntriesResponse\x12^\n\x11GetInclusionProof\x12#.ledger.v1.GetInclusionProofRequest\x1a$.ledger.v1.GetInclusionProofResponse\x12\x64\n\x13GetConsistencyProof\x12%.ledger.v1.GetConsistencyProofRequest\x1a&.ledger.v1.GetConsistencyProofResponse\x12I\n\nGetReceipt\x12\x1c.ledger.v1.GetReceiptRequest\x1a\x1d.ledger.v1.GetReceiptResponse\x12I\n\nGetPayload\x12\x1c.ledger.v1.GetPayloadRequest\x1a\x1d.ledger.v1.GetPayloadResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bledger/v1/log_service.proto\x12\tledger.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15ledger/v1/types.proto\"B\n\x14GetCheckpointRequest\x12*\n\x0elast_head_seen\x18\x0f \x01(\x0b\x32\x12.ledger.v1.LogHead\"O\n\x15GetCheckpointResponse\x12\x12\n\ncheckpoint\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x14\n\x0cverifier_key\x18\x03 \x01(\t\"(\n\x08LogEntry\x12\r\n\x05index\x18\x01 \x01(\x03\x12\r\n\x05\x65ntry\x18\x02 \x01(\x0c\"6\n\x12ListEntriesRequest\x12\r\n\x05start\x18\x01 \x01(\x03\x12\x11\n\tpage_size\x18\x02 \x01(\x05\"I\n\x13ListEntriesResponse\x12$\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x13.ledger.v1.LogEntry\x12\x0c\n\x04size\x18\x02 \x01(\x03\"9\n\x14\x46ollowEntriesRequest\x12\r\n\x05start\x18\x01 \x01(\x03\x12\x12\n\nuntil_head\x18\x02 \x01(\x08\"K\n\x15\x46ollowEntriesResponse\x12$\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x13.ledger.v1.LogEntry\x12\x0c\n\x04size\x18\x02 \x01(\x03\"T\n\x15ListRunEntriesRequest\x12\x11\n\x03run\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x15\n\rstart_version\x18\x02 \x01(\x03\x12\x11\n\tpage_size\x18\x03 \x01(\x05\"R\n\x16ListRunEntriesResponse\x12$\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x13.ledger.v1.LogEntry\x12\x12\n\ntotal_size\x18\x02 \x01(\x03\"<\n\x18GetInclusionProofRequest\x12\r\n\x05index\x18\x01 \x01(\x03\x12\x11\n\ttree_size\x18\x02 \x01(\x03\"_\n\x19GetInclusionProofResponse\x12\x11\n\ttree_size\x18\x01 \x01(\x03\x12\x11\n\tleaf_hash\x18\x02 \x01(\x0c\x12\x0e\n\x06hashes\x18\x03 \x03(\x0c\x12\x0c\n\x04root\x18\x04 \x01(\x0c\"@\n\x1aGetConsistencyProofRequest\x12\x10\n\x08old_size\x18\x01 \x01(\x03\x12\x10\n\x08new_size\x18\x02 \x01(\x03\"?\n\x1bGetConsistencyProofResponse\x12\x10\n\x08new_size\x18\x01 \x01(\x03\x12\x0e\n\x06hashes\x18\x02 \x03(\x0c\"D\n\x11GetReceiptRequest\x12\x0f\n\x05index\x18\x01 \x01(\x03H\x00\x12\x14\n\nrequest_id\x18\x02 \x01(\tH\x00\x42\x08\n\x06\x61ppend\"4\n\x12GetReceiptResponse\x12\x0f\n\x07receipt\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x03\"<\n\x11GetPayloadRequest\x12\r\n\x05index\x18\x01 \x01(\x03\x12\x18\n\npayload_id\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"~\n\x12GetPayloadResponse\x12)\n\x07payload\x18\x01 \x01(\x0b\x32\x18.ledger.v1.StoredPayload\x12\x0c\n\x04salt\x18\x02 \x01(\x0c\x12/\n\x0brecorded_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xb7\x05\n\nLogService\x12R\n\rGetCheckpoint\x12\x1f.ledger.v1.GetCheckpointRequest\x1a .ledger.v1.GetCheckpointResponse\x12L\n\x0bListEntries\x12\x1d.ledger.v1.ListEntriesRequest\x1a\x1e.ledger.v1.ListEntriesResponse\x12T\n\rFollowEntries\x12\x1f.ledger.v1.FollowEntriesRequest\x1a .ledger.v1.FollowEntriesResponse0\x01\x12U\n\x0eListRunEntries\x12 .ledger.v1.ListRunEntriesRequest\x1a!.ledger.v1.ListRunEntriesResponse\x12^\n\x11GetInclusionProof\x12#.ledger.v1.GetInclusionProofRequest\x1a$.ledger.v1.GetInclusionProofResponse\x12\x64\n\x13GetConsistencyProof\x12%.ledger.v1.GetConsistencyProofRequest\x1a&.ledger.v1.GetConsistencyProofResponse\x12I\n\nGetReceipt\x12\x1c.ledger.v1.GetReceiptRequest\x1a\x1d.ledger.v1.GetReceiptResponse\x12I\n\nGetPayload\x12\x1c.ledger.v1.GetPayloadRequest\x1a\x1d.ledger.v1.GetPayloadResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,39 +39,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETPAYLOADREQUEST'].fields_by_name['payload_id']._loaded_options = None
   _globals['_GETPAYLOADREQUEST'].fields_by_name['payload_id']._serialized_options = b'\342A\001\002'
   _globals['_GETCHECKPOINTREQUEST']._serialized_start=131
-  _globals['_GETCHECKPOINTREQUEST']._serialized_end=153
-  _globals['_GETCHECKPOINTRESPONSE']._serialized_start=155
-  _globals['_GETCHECKPOINTRESPONSE']._serialized_end=234
-  _globals['_LOGENTRY']._serialized_start=236
-  _globals['_LOGENTRY']._serialized_end=276
-  _globals['_LISTENTRIESREQUEST']._serialized_start=278
-  _globals['_LISTENTRIESREQUEST']._serialized_end=332
-  _globals['_LISTENTRIESRESPONSE']._serialized_start=334
-  _globals['_LISTENTRIESRESPONSE']._serialized_end=407
-  _globals['_FOLLOWENTRIESREQUEST']._serialized_start=409
-  _globals['_FOLLOWENTRIESREQUEST']._serialized_end=466
-  _globals['_FOLLOWENTRIESRESPONSE']._serialized_start=468
-  _globals['_FOLLOWENTRIESRESPONSE']._serialized_end=543
-  _globals['_LISTRUNENTRIESREQUEST']._serialized_start=545
-  _globals['_LISTRUNENTRIESREQUEST']._serialized_end=629
-  _globals['_LISTRUNENTRIESRESPONSE']._serialized_start=631
-  _globals['_LISTRUNENTRIESRESPONSE']._serialized_end=713
-  _globals['_GETINCLUSIONPROOFREQUEST']._serialized_start=715
-  _globals['_GETINCLUSIONPROOFREQUEST']._serialized_end=775
-  _globals['_GETINCLUSIONPROOFRESPONSE']._serialized_start=777
-  _globals['_GETINCLUSIONPROOFRESPONSE']._serialized_end=872
-  _globals['_GETCONSISTENCYPROOFREQUEST']._serialized_start=874
-  _globals['_GETCONSISTENCYPROOFREQUEST']._serialized_end=938
-  _globals['_GETCONSISTENCYPROOFRESPONSE']._serialized_start=940
-  _globals['_GETCONSISTENCYPROOFRESPONSE']._serialized_end=1003
-  _globals['_GETRECEIPTREQUEST']._serialized_start=1005
-  _globals['_GETRECEIPTREQUEST']._serialized_end=1073
-  _globals['_GETRECEIPTRESPONSE']._serialized_start=1075
-  _globals['_GETRECEIPTRESPONSE']._serialized_end=1127
-  _globals['_GETPAYLOADREQUEST']._serialized_start=1129
-  _globals['_GETPAYLOADREQUEST']._serialized_end=1189
-  _globals['_GETPAYLOADRESPONSE']._serialized_start=1191
-  _globals['_GETPAYLOADRESPONSE']._serialized_end=1317
-  _globals['_LOGSERVICE']._serialized_start=1320
-  _globals['_LOGSERVICE']._serialized_end=2015
+  _globals['_GETCHECKPOINTREQUEST']._serialized_end=197
+  _globals['_GETCHECKPOINTRESPONSE']._serialized_start=199
+  _globals['_GETCHECKPOINTRESPONSE']._serialized_end=278
+  _globals['_LOGENTRY']._serialized_start=280
+  _globals['_LOGENTRY']._serialized_end=320
+  _globals['_LISTENTRIESREQUEST']._serialized_start=322
+  _globals['_LISTENTRIESREQUEST']._serialized_end=376
+  _globals['_LISTENTRIESRESPONSE']._serialized_start=378
+  _globals['_LISTENTRIESRESPONSE']._serialized_end=451
+  _globals['_FOLLOWENTRIESREQUEST']._serialized_start=453
+  _globals['_FOLLOWENTRIESREQUEST']._serialized_end=510
+  _globals['_FOLLOWENTRIESRESPONSE']._serialized_start=512
+  _globals['_FOLLOWENTRIESRESPONSE']._serialized_end=587
+  _globals['_LISTRUNENTRIESREQUEST']._serialized_start=589
+  _globals['_LISTRUNENTRIESREQUEST']._serialized_end=673
+  _globals['_LISTRUNENTRIESRESPONSE']._serialized_start=675
+  _globals['_LISTRUNENTRIESRESPONSE']._serialized_end=757
+  _globals['_GETINCLUSIONPROOFREQUEST']._serialized_start=759
+  _globals['_GETINCLUSIONPROOFREQUEST']._serialized_end=819
+  _globals['_GETINCLUSIONPROOFRESPONSE']._serialized_start=821
+  _globals['_GETINCLUSIONPROOFRESPONSE']._serialized_end=916
+  _globals['_GETCONSISTENCYPROOFREQUEST']._serialized_start=918
+  _globals['_GETCONSISTENCYPROOFREQUEST']._serialized_end=982
+  _globals['_GETCONSISTENCYPROOFRESPONSE']._serialized_start=984
+  _globals['_GETCONSISTENCYPROOFRESPONSE']._serialized_end=1047
+  _globals['_GETRECEIPTREQUEST']._serialized_start=1049
+  _globals['_GETRECEIPTREQUEST']._serialized_end=1117
+  _globals['_GETRECEIPTRESPONSE']._serialized_start=1119
+  _globals['_GETRECEIPTRESPONSE']._serialized_end=1171
+  _globals['_GETPAYLOADREQUEST']._serialized_start=1173
+  _globals['_GETPAYLOADREQUEST']._serialized_end=1233
+  _globals['_GETPAYLOADRESPONSE']._serialized_start=1235
+  _globals['_GETPAYLOADRESPONSE']._serialized_end=1361
+  _globals['_LOGSERVICE']._serialized_start=1364
+  _globals['_LOGSERVICE']._serialized_end=2059
 # @@protoc_insertion_point(module_scope)

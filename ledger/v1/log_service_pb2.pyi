@@ -26,12 +26,19 @@ class GetCheckpointRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
+        *,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

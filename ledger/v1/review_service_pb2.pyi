@@ -119,6 +119,7 @@ class ReconcileRequest(_message.Message):
     SUPERSEDES_INDEX_PLUS_ONE_FIELD_NUMBER: _builtins.int
     RESULT_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID made by the client."""
     run: _builtins.str
@@ -147,6 +148,10 @@ class ReconcileRequest(_message.Message):
     def result(self) -> _types_pb2.Payload:
         """The result, when `executed` and known."""
 
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
         *,
@@ -161,10 +166,11 @@ class ReconcileRequest(_message.Message):
         supersedes_index_plus_one: _builtins.int = ...,
         result: _types_pb2.Payload | None = ...,
         receipt: _builtins.bool = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "result", b"result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen", "reason", b"reason", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["evidence", b"evidence", "expected_version", b"expected_version", "reason", b"reason", "reason_code", b"reason_code", "receipt", b"receipt", "request_id", b"request_id", "result", b"result", "run", b"run", "step", b"step", "supersedes_index_plus_one", b"supersedes_index_plus_one", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["evidence", b"evidence", "expected_version", b"expected_version", "last_head_seen", b"last_head_seen", "reason", b"reason", "reason_code", b"reason_code", "receipt", b"receipt", "request_id", b"request_id", "result", b"result", "run", b"run", "step", b"step", "supersedes_index_plus_one", b"supersedes_index_plus_one", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -210,6 +216,7 @@ class AllowDowngradeRequest(_message.Message):
     EFFECT_CLASS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID made by the client."""
     tool: _builtins.str
@@ -222,6 +229,10 @@ class AllowDowngradeRequest(_message.Message):
     """Why; an id."""
     receipt: _builtins.bool
     """Whether `append.receipt` is wanted."""
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
         *,
@@ -231,10 +242,11 @@ class AllowDowngradeRequest(_message.Message):
         effect_class: _types_pb2.EffectClass.ValueType = ...,
         reason: _builtins.str = ...,
         receipt: _builtins.bool = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["effect_class", b"effect_class", "reason", b"reason", "receipt", b"receipt", "request_id", b"request_id", "tool", b"tool", "tool_version", b"tool_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effect_class", b"effect_class", "last_head_seen", b"last_head_seen", "reason", b"reason", "receipt", b"receipt", "request_id", b"request_id", "tool", b"tool", "tool_version", b"tool_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

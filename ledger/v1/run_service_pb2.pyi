@@ -89,6 +89,7 @@ class OpenRunRequest(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     SUBJECT_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID made by the client."""
     run: _builtins.str
@@ -107,6 +108,10 @@ class OpenRunRequest(_message.Message):
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """At most 16, names and values are ids."""
 
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
         *,
@@ -118,10 +123,11 @@ class OpenRunRequest(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         subject: _builtins.str = ...,
         receipt: _builtins.bool = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ceiling", b"ceiling", "initiator", b"initiator", "labels", b"labels", "parent", b"parent", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "subject", b"subject"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ceiling", b"ceiling", "initiator", b"initiator", "labels", b"labels", "last_head_seen", b"last_head_seen", "parent", b"parent", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "subject", b"subject"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -169,6 +175,7 @@ class AcquireLeaseRequest(_message.Message):
     PROCESS_FIELD_NUMBER: _builtins.int
     TTL_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID made by the client."""
     run: _builtins.str
@@ -183,6 +190,10 @@ class AcquireLeaseRequest(_message.Message):
     def ttl(self) -> _duration_pb2.Duration:
         """Time to live, 5 s to 1 h; unset means 30 s."""
 
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
         *,
@@ -192,10 +203,11 @@ class AcquireLeaseRequest(_message.Message):
         process: _builtins.str = ...,
         ttl: _duration_pb2.Duration | None = ...,
         receipt: _builtins.bool = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ttl", b"ttl"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["holder", b"holder", "process", b"process", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "ttl", b"ttl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["holder", b"holder", "last_head_seen", b"last_head_seen", "process", b"process", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "ttl", b"ttl"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -356,6 +368,7 @@ class ReleaseLeaseRequest(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     STOP_REASON_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID made by the client."""
     run: _builtins.str
@@ -366,6 +379,10 @@ class ReleaseLeaseRequest(_message.Message):
     """Why driving stops for now (budget, timeout, waiting); an id."""
     receipt: _builtins.bool
     """Whether `append.receipt` is wanted."""
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
         *,
@@ -374,10 +391,11 @@ class ReleaseLeaseRequest(_message.Message):
         token: _builtins.int = ...,
         stop_reason: _builtins.str = ...,
         receipt: _builtins.bool = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt", "request_id", b"request_id", "run", b"run", "stop_reason", b"stop_reason", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "stop_reason", b"stop_reason", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -417,6 +435,7 @@ class BreakLeaseRequest(_message.Message):
     RUN_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID made by the client."""
     run: _builtins.str
@@ -425,6 +444,10 @@ class BreakLeaseRequest(_message.Message):
     """Why; an id."""
     receipt: _builtins.bool
     """Whether `append.receipt` is wanted."""
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
         *,
@@ -432,10 +455,11 @@ class BreakLeaseRequest(_message.Message):
         run: _builtins.str = ...,
         reason: _builtins.str = ...,
         receipt: _builtins.bool = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "receipt", b"receipt", "request_id", b"request_id", "run", b"run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen", "reason", b"reason", "receipt", b"receipt", "request_id", b"request_id", "run", b"run"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -531,6 +555,7 @@ class PlanStepsRequest(_message.Message):
     PROCESS_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID made by the client."""
     run: _builtins.str
@@ -545,6 +570,10 @@ class PlanStepsRequest(_message.Message):
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedStep]:
         """1 to 1,000 steps."""
 
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
         *,
@@ -554,10 +583,11 @@ class PlanStepsRequest(_message.Message):
         process: _builtins.str = ...,
         steps: _abc.Iterable[Global___PlannedStep] | None = ...,
         receipt: _builtins.bool = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["process", b"process", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "steps", b"steps", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen", "process", b"process", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "steps", b"steps", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -611,6 +641,7 @@ class StartStepRequest(_message.Message):
     TOOL_VERSION_FIELD_NUMBER: _builtins.int
     OPERATION_TIMEOUT_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID made by the client. Starts at most one attempt."""
     run: _builtins.str
@@ -629,6 +660,10 @@ class StartStepRequest(_message.Message):
     def operation_timeout(self) -> _duration_pb2.Duration:
         """How long the attempt may run, 1 s to 24 h; unset means 60 s."""
 
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
         *,
@@ -640,10 +675,11 @@ class StartStepRequest(_message.Message):
         tool_version: _builtins.str = ...,
         operation_timeout: _duration_pb2.Duration | None = ...,
         receipt: _builtins.bool = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["operation_timeout", b"operation_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen", "operation_timeout", b"operation_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation_timeout", b"operation_timeout", "process", b"process", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "step", b"step", "token", b"token", "tool_version", b"tool_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen", "operation_timeout", b"operation_timeout", "process", b"process", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "step", b"step", "token", b"token", "tool_version", b"tool_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -858,6 +894,7 @@ class CompleteStepRequest(_message.Message):
     RESULT_FIELD_NUMBER: _builtins.int
     EXTERNAL_REFERENCE_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID made by the client."""
     run: _builtins.str
@@ -880,6 +917,10 @@ class CompleteStepRequest(_message.Message):
     def external_reference(self) -> _types_pb2.Payload:
         """The outside system's own reference, such as a receipt number."""
 
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
         *,
@@ -892,10 +933,11 @@ class CompleteStepRequest(_message.Message):
         result: _types_pb2.Payload | None = ...,
         external_reference: _types_pb2.Payload | None = ...,
         receipt: _builtins.bool = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["external_reference", b"external_reference", "result", b"result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["external_reference", b"external_reference", "last_head_seen", b"last_head_seen", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "external_reference", b"external_reference", "outcome", b"outcome", "receipt", b"receipt", "request_id", b"request_id", "result", b"result", "run", b"run", "step", b"step", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "external_reference", b"external_reference", "last_head_seen", b"last_head_seen", "outcome", b"outcome", "receipt", b"receipt", "request_id", b"request_id", "result", b"result", "run", b"run", "step", b"step", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -959,6 +1001,7 @@ class MarkUnknownRequest(_message.Message):
     CAUSE_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID made by the client."""
     run: _builtins.str
@@ -977,6 +1020,10 @@ class MarkUnknownRequest(_message.Message):
     def note(self) -> _types_pb2.Payload:
         """What is known, such as an error text."""
 
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
         *,
@@ -988,10 +1035,11 @@ class MarkUnknownRequest(_message.Message):
         cause: _builtins.str = ...,
         note: _types_pb2.Payload | None = ...,
         receipt: _builtins.bool = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["note", b"note"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen", "note", b"note"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cause", b"cause", "note", b"note", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "step", b"step", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cause", b"cause", "last_head_seen", b"last_head_seen", "note", b"note", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "step", b"step", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1052,6 +1100,7 @@ class WithdrawStepRequest(_message.Message):
     PROCESS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID made by the client."""
     run: _builtins.str
@@ -1066,6 +1115,10 @@ class WithdrawStepRequest(_message.Message):
     """Why; an id."""
     receipt: _builtins.bool
     """Whether `append.receipt` is wanted."""
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
         *,
@@ -1076,10 +1129,11 @@ class WithdrawStepRequest(_message.Message):
         process: _builtins.str = ...,
         reason: _builtins.str = ...,
         receipt: _builtins.bool = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["process", b"process", "reason", b"reason", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "step", b"step", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen", "process", b"process", "reason", b"reason", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "step", b"step", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1129,6 +1183,7 @@ class AttachEvidenceRequest(_message.Message):
     DROPPED_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID made by the client."""
     run: _builtins.str
@@ -1151,6 +1206,10 @@ class AttachEvidenceRequest(_message.Message):
     def evidence(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Payload]:
         """1 to 32 items; none for kind `gap`."""
 
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
         *,
@@ -1164,10 +1223,11 @@ class AttachEvidenceRequest(_message.Message):
         dropped: _builtins.int = ...,
         outcome: _types_pb2.Outcome.ValueType = ...,
         receipt: _builtins.bool = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "dropped", b"dropped", "evidence", b"evidence", "kind", b"kind", "outcome", b"outcome", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "step", b"step", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "dropped", b"dropped", "evidence", b"evidence", "kind", b"kind", "last_head_seen", b"last_head_seen", "outcome", b"outcome", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "step", b"step", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1211,6 +1271,7 @@ class RequestCancelRequest(_message.Message):
     RUN_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID made by the client."""
     run: _builtins.str
@@ -1219,6 +1280,10 @@ class RequestCancelRequest(_message.Message):
     """Why; an id."""
     receipt: _builtins.bool
     """Whether `append.receipt` is wanted."""
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
         *,
@@ -1226,10 +1291,11 @@ class RequestCancelRequest(_message.Message):
         run: _builtins.str = ...,
         reason: _builtins.str = ...,
         receipt: _builtins.bool = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "receipt", b"receipt", "request_id", b"request_id", "run", b"run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen", "reason", b"reason", "receipt", b"receipt", "request_id", b"request_id", "run", b"run"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1276,6 +1342,7 @@ class CloseRunRequest(_message.Message):
     STATUS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID made by the client."""
     run: _builtins.str
@@ -1290,6 +1357,10 @@ class CloseRunRequest(_message.Message):
     """Why; an id."""
     receipt: _builtins.bool
     """Whether `append.receipt` is wanted."""
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
         *,
@@ -1300,10 +1371,11 @@ class CloseRunRequest(_message.Message):
         status: _types_pb2.RunStatus.ValueType = ...,
         reason: _builtins.str = ...,
         receipt: _builtins.bool = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["process", b"process", "reason", b"reason", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "status", b"status", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen", "process", b"process", "reason", b"reason", "receipt", b"receipt", "request_id", b"request_id", "run", b"run", "status", b"status", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1534,18 +1606,26 @@ class SubmitRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     COMMANDS_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def commands(self) -> _containers.RepeatedCompositeFieldContainer[Global___Command]:
         """1 to 1,000 commands, each with its own request id, applied in order."""
+
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing of the message is done (REASON_HISTORY_REWOUND).
+        Stands here, never in a command.
+        """
 
     def __init__(
         self,
         *,
         commands: _abc.Iterable[Global___Command] | None = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commands", b"commands"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commands", b"commands", "last_head_seen", b"last_head_seen"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1586,6 +1666,7 @@ class GetResumeStateRequest(_message.Message):
     PROCESS_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     run: _builtins.str
     """The run."""
     token: _builtins.int
@@ -1596,6 +1677,10 @@ class GetResumeStateRequest(_message.Message):
     """Steps per page, at most 1,000; unset means 1,000."""
     page_token: _builtins.str
     """From the answer before."""
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
     def __init__(
         self,
         *,
@@ -1604,10 +1689,11 @@ class GetResumeStateRequest(_message.Message):
         process: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "process", b"process", "run", b"run", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen", "page_size", b"page_size", "page_token", b"page_token", "process", b"process", "run", b"run", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -300,6 +300,8 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     """The lease that this request acquired is gone; a new lease needs a new request id."""
     REASON_LIMIT_EXCEEDED: _Reason.ValueType  # 38
     """A written limit was passed; the field path says which."""
+    REASON_HISTORY_REWOUND: _Reason.ValueType  # 39
+    """The log does not hold the head that the caller says it saw: it is shorter, or another."""
 
 class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
     """Why a command was refused. Numbers are permanent. `may succeed later` is said with each refusal."""
@@ -382,6 +384,8 @@ REASON_ACQUIRE_ALREADY_USED: Reason.ValueType  # 37
 """The lease that this request acquired is gone; a new lease needs a new request id."""
 REASON_LIMIT_EXCEEDED: Reason.ValueType  # 38
 """A written limit was passed; the field path says which."""
+REASON_HISTORY_REWOUND: Reason.ValueType  # 39
+"""The log does not hold the head that the caller says it saw: it is shorter, or another."""
 Global___Reason: _TypeAlias = Reason  # noqa: Y015
 
 @_typing.final
@@ -491,6 +495,32 @@ class Append(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Append: _TypeAlias = Append  # noqa: Y015
+
+@_typing.final
+class LogHead(_message.Message):
+    """A head of the tenant's log that an answer has shown: `index` + 1 and `leaf_hash` of an `Append`, or of a `Run`'s last entry."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIZE_FIELD_NUMBER: _builtins.int
+    LEAF_HASH_FIELD_NUMBER: _builtins.int
+    size: _builtins.int
+    """How many entries the log had, from 1."""
+    leaf_hash: _builtins.bytes
+    """RFC 6962 leaf hash of the last of them, 32 bytes."""
+    def __init__(
+        self,
+        *,
+        size: _builtins.int = ...,
+        leaf_hash: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leaf_hash", b"leaf_hash", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogHead: _TypeAlias = LogHead  # noqa: Y015
 
 @_typing.final
 class Refusal(_message.Message):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Final
 
 import orjson
 
@@ -13,9 +15,12 @@ from ledger.core.policy import Policy
 from ledger.core.run import Run
 from ledger.core.step import Step
 from ledger.store.inline import Touched
-from ledger.store.interface import Changing
-from ledger.store.rows import blob
-from ledger.store.tables import UNKNOWNS, Row
+from ledger.store.interface import Changing, Reading
+from ledger.store.rows import blob, text
+from ledger.store.tables import STEPS, UNKNOWNS, Row
+from projections.resume import step_of_row
+
+_DECISION: Final = b'"decision_index":'
 
 
 class UnknownRows:
@@ -52,3 +57,19 @@ def unknown_row(log: Log, run: Run, step: Step, policy: Policy) -> Row:
 def unknown_of_row(row: Row) -> UnknownStep:
     """What a row of the list says."""
     return UnknownStep(**orjson.loads(blob(row[6])))
+
+
+def unknowns_of_rows(reading: Reading, rows: Sequence[Row]) -> list[UnknownStep]:
+    """What rows of the list say, in their order.
+
+    Rows of release 0.1.0 do not hold the standing decision; it is read with their steps.
+    """
+    old: list[Row] = [row[:3] for row in rows if _DECISION not in blob(row[6])]
+    decided: dict[tuple[str, str], int] = {}
+    for row in reading.get_by(STEPS, ("tenant", "run", "step"), old) if old else []:
+        decided[(text(row[1]), text(row[3]))] = step_of_row(row).decision_index
+    found = [unknown_of_row(row) for row in rows]
+    return [
+        replace(one, decision_index=decided.get((one.run, one.step), one.decision_index))
+        for one in found
+    ]

@@ -12,7 +12,7 @@ from ledger.store.interface import Reading
 from ledger.store.rows import number, text
 from ledger.store.tables import LEASES, RUNS, STEPS, UNKNOWNS, Row
 from projections.resume import run_of_row, set_lease, step_of_row
-from projections.unknowns import unknown_of_row
+from projections.unknowns import unknowns_of_rows
 
 _PAGE: Final = 1_000
 
@@ -91,7 +91,8 @@ class Views:
             after=after,
             limit=limit,
         )
-        return [(number(row[3]), unknown_of_row(row)) for row in rows]
+        ranks = [number(row[3]) for row in rows]
+        return list(zip(ranks, unknowns_of_rows(reading, rows), strict=True))
 
 
 def _changed(reading: Reading, log: Log, run_id: str, since: int) -> list[Row]:

@@ -172,6 +172,7 @@ def _step_json(step: StepStory) -> dict[str, object]:
         "state": step.state,
         "attempts": step.attempts,
         "decided_by": step.decided_by,
+        "decision": step.decision,
         "contradiction": step.contradiction,
     }
 
@@ -189,7 +190,7 @@ def _story_text(screen: Screen, story: RunStory, *, utc: bool) -> None:
 
 def _steps_table(story: RunStory) -> Table:
     rows = table(
-        "step", "tool", "effect", "attempts", "stands at", "decided by", numbers=["attempts"]
+        "step", "tool", "effect", "attempts", "stands at", "decided by, entry", numbers=["attempts"]
     )
     for step in story.steps.values():
         state = styled(step.state)
@@ -201,7 +202,7 @@ def _steps_table(story: RunStory) -> Table:
             step.effect,
             str(step.attempts),
             state,
-            step.decided_by,
+            step.decided_by if step.decision is None else f"{step.decided_by}, {step.decision}",
         )
     return rows
 

@@ -73,7 +73,8 @@ Supersedes = Annotated[
     typer.Option(
         "--supersedes",
         metavar="INDEX",
-        help="The entry of an earlier decision that this one replaces.",
+        help="The entry of the standing decision that this one replaces (`ledger unknown` and "
+        "`ledger show` name it).",
         rich_help_panel=_DECIDE,
     ),
 ]
@@ -110,7 +111,9 @@ def unknown(
     if not found:
         screen.say("Nothing is unknown.")
         return
-    rows = table("run", "step", "tool", "effect", "since", "why", "not executed from")
+    decided = any(each.decision_index is not None for each in found)
+    columns = ["run", "step", "tool", "effect", "since", "why", "not executed from"]
+    rows = table(*columns, *(["decision"] if decided else []))
     for each in found:
         rows.add_row(
             each.run,
@@ -120,14 +123,16 @@ def unknown(
             local(each.since, utc=utc),
             _why(each),
             local(each.not_executed_from, utc=utc),
+            *([_decision(each)] if decided else []),
         )
     first = found[0]
     screen.say(rows, "", "Ask the outside system whether it happened, then settle each one:")
     command = f"  ledger reconcile {first.run} {first.step} --executed | --not-executed"
-    if first.state.name.startswith("RECONCILED"):
-        # Somebody who made none of its decisions supersedes the newest one, by its entry's index.
-        command += f" --supersedes INDEX\nINDEX is its newest decision's: ledger show {first.run}"
+    if first.decision_index is not None:
+        command += f" --supersedes {first.decision_index}"
     screen.say(command)
+    if decided:
+        screen.say("Where a decision stands, only somebody who made none of the step's decides.")
 
 
 def reconcile(
@@ -219,6 +224,8 @@ def _find(client: Ledger, run: str, step: str, expected_version: int | None) -> 
                 effect_class=info.effect_class,
                 cause=info.cause,
                 state=info.state,
+                contradiction=info.contradiction,
+                decision_index=info.decision_index,
             )
     raise Stop(
         f"run {run!r} has no step {step!r}.",
@@ -227,6 +234,10 @@ def _find(client: Ledger, run: str, step: str, expected_version: int | None) -> 
         code=Code.REFUSED,
         reason="STEP_NOT_PLANNED",
     )
+
+
+def _decision(found: UnknownStep) -> str:
+    return "" if found.decision_index is None else str(found.decision_index)
 
 
 def _at(found: UnknownStep, expected_version: int | None) -> UnknownStep:
@@ -249,6 +260,8 @@ def _describe(screen: Screen, found: UnknownStep) -> None:
         f"  attempt  {found.attempt}",
         Text.assemble("  stands   ", styled(found.state.name), f" {_why(found)}"),
     )
+    if found.decision_index is not None:
+        screen.say(f"  decided  by entry {found.decision_index}; a new one has to supersede it")
     if found.not_executed_from is not None and found.not_executed_from > datetime.now(UTC):
         screen.say(
             f"  until    {local(found.not_executed_from)} the call may still land: not executed "
@@ -320,4 +333,5 @@ def _unknown_json(found: UnknownStep) -> dict[str, object]:
         "not_executed_from": stamp(found.not_executed_from),
         "expected_version": found.expected_version,
         "contradiction": found.contradiction,
+        "decision": found.decision_index,
     }

@@ -47,6 +47,7 @@ class StepStory:
     state: str = ""
     attempts: int = 0
     decided_by: str = ""
+    decision: int | None = None
     contradiction: bool = False
 
 
@@ -165,7 +166,7 @@ def _step_told(step: StepStory, body: Body, entry: Entry) -> tuple[str, str]:
         case events.StepReplayed():
             return body.state.value, f"answered from step {body.source} of run {body.run}"
         case events.StepReconciled():
-            step.decided_by = who_of(entry)
+            step.decided_by, step.decision = who_of(entry), entry.index
             executed = body.verdict is Verdict.EXECUTED
             state = StepState.RECONCILED_EXECUTED if executed else StepState.RECONCILED_NOT_EXECUTED
             if body.before is StepState.SUCCEEDED:

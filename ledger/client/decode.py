@@ -140,6 +140,7 @@ def step_of(step: runs.Step) -> StepInfo:
         version=step.version,
         cause=step.cause,
         contradiction=step.contradiction,
+        decision_index=_index_of(step.decision_index_plus_one),
     )
 
 
@@ -170,7 +171,12 @@ def unknown_of(unknown: types.UnknownStep) -> UnknownStep:
         not_executed_from=time_of(unknown.not_executed_from),
         state=StepState(unknown.state),
         contradiction=unknown.contradiction,
+        decision_index=_index_of(unknown.decision_index_plus_one),
     )
+
+
+def _index_of(plus_one: int) -> int | None:
+    return plus_one - 1 if plus_one else None
 
 
 def refusal_of(refusal: types.Refusal) -> Refusal:

@@ -94,7 +94,9 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """A step as it stands. `version` is what a decision names as `expected_version`."""
+    """A step as it stands. `version` is what a decision names as `expected_version`,
+    `decision_index` what one that supersedes the standing decision names.
+    """
 
     step: str
     tool: str
@@ -110,6 +112,7 @@ class StepInfo:
     version: int
     cause: str
     contradiction: bool
+    decision_index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +227,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class UnknownStep:
-    """An unsettled step, with the very ids that `reconcile` takes."""
+    """An unsettled step, with the very ids that `reconcile` takes.
+
+    `decision_index` is the standing decision's: what a superseding one names as
+    `supersedes_index`.
+    """
 
     run: str
     step: str
@@ -239,6 +246,7 @@ class UnknownStep:
     not_executed_from: datetime | None = None
     state: StepState = StepState.UNKNOWN
     contradiction: bool = False
+    decision_index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class UnknownStep:
-    """A step that waits for a decision, with the very ids that Reconcile takes."""
+    """A step that waits for a decision, with the very ids that Reconcile takes.
+
+    `decision_index` is the standing decision's, which a superseding one names; -1 where none is.
+    """
 
     run: str
     step: str
@@ -105,6 +108,7 @@ class UnknownStep:
     not_executed_from_us: int
     state: str
     contradiction: bool
+    decision_index: int = -1
 
 
 @dataclass(frozen=True, slots=True)

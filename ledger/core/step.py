@@ -114,6 +114,11 @@ class Step:
         return self.state is StepState.UNKNOWN or (self.contradiction and self.state in REPORTED)
 
     @property
+    def decision_index(self) -> int:
+        """The index of the newest decision, which is the one that stands; -1 where none is."""
+        return self.decisions[-1].index if self.decisions else -1
+
+    @property
     def is_listed(self) -> bool:
         """Whether it stands in the list of unknowns."""
         return self.state is StepState.UNKNOWN or self.contradiction

@@ -56,6 +56,7 @@ def unknown_message(unknown: UnknownStep) -> types_pb2.UnknownStep:
         not_executed_from=timestamp(unknown.not_executed_from_us),
         state=words.STATE[unknown.state],
         contradiction=unknown.contradiction,
+        decision_index_plus_one=unknown.decision_index + 1,
     )
 
 
@@ -112,6 +113,7 @@ def step_message(step: Step) -> pb.Step:
         version=step.version,
         cause=step.cause,
         contradiction=step.contradiction,
+        decision_index_plus_one=step.decision_index + 1,
     )
 
 

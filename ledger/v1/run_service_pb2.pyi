@@ -1929,6 +1929,7 @@ class Step(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
     CONTRADICTION_FIELD_NUMBER: _builtins.int
+    DECISION_INDEX_PLUS_ONE_FIELD_NUMBER: _builtins.int
     step: _builtins.str
     """The step."""
     tool: _builtins.str
@@ -1953,6 +1954,8 @@ class Step(_message.Message):
     """Why it is unknown."""
     contradiction: _builtins.bool
     """Whether a report contradicts what was settled."""
+    decision_index_plus_one: _builtins.int
+    """Index of the decision that stands, plus 1: what a superseding decision names. 0 where none was made."""
     @_builtins.property
     def after(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Steps it waits for."""
@@ -1978,10 +1981,11 @@ class Step(_message.Message):
         version: _builtins.int = ...,
         cause: _builtins.str = ...,
         contradiction: _builtins.bool = ...,
+        decision_index_plus_one: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "attempt", b"attempt", "cause", b"cause", "contradiction", b"contradiction", "deadline", b"deadline", "effect_class", b"effect_class", "key", b"key", "state", b"state", "step", b"step", "supersedes", b"supersedes", "token", b"token", "tool", b"tool", "tool_version", b"tool_version", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "attempt", b"attempt", "cause", b"cause", "contradiction", b"contradiction", "deadline", b"deadline", "decision_index_plus_one", b"decision_index_plus_one", "effect_class", b"effect_class", "key", b"key", "state", b"state", "step", b"step", "supersedes", b"supersedes", "token", b"token", "tool", b"tool", "tool_version", b"tool_version", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -609,6 +609,7 @@ class UnknownStep(_message.Message):
     NOT_EXECUTED_FROM_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     CONTRADICTION_FIELD_NUMBER: _builtins.int
+    DECISION_INDEX_PLUS_ONE_FIELD_NUMBER: _builtins.int
     run: _builtins.str
     """The run."""
     step: _builtins.str
@@ -631,6 +632,8 @@ class UnknownStep(_message.Message):
     """The step's state: UNKNOWN, or a reconciled one that a contradiction is open on."""
     contradiction: _builtins.bool
     """True when a report contradicts what was decided or settled."""
+    decision_index_plus_one: _builtins.int
+    """Index of the decision that stands, plus 1: what a superseding decision names. 0 where none was made."""
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """When it became unknown, ledger time."""
@@ -655,10 +658,11 @@ class UnknownStep(_message.Message):
         not_executed_from: _timestamp_pb2.Timestamp | None = ...,
         state: Global___StepState.ValueType = ...,
         contradiction: _builtins.bool = ...,
+        decision_index_plus_one: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["not_executed_from", b"not_executed_from", "since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cause", b"cause", "contradiction", b"contradiction", "effect_class", b"effect_class", "expected_version", b"expected_version", "key", b"key", "not_executed_from", b"not_executed_from", "run", b"run", "since", b"since", "state", b"state", "step", b"step", "tool", b"tool", "tool_version", b"tool_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cause", b"cause", "contradiction", b"contradiction", "decision_index_plus_one", b"decision_index_plus_one", "effect_class", b"effect_class", "expected_version", b"expected_version", "key", b"key", "not_executed_from", b"not_executed_from", "run", b"run", "since", b"since", "state", b"state", "step", b"step", "tool", b"tool", "tool_version", b"tool_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

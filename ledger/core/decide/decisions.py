@@ -70,7 +70,9 @@ def _payloads(draft: Draft, command: Reconcile) -> list[SealedRef]:
 
 def _check_state(run: Run, step: Step, command: Reconcile, decider: str) -> Refused | None:
     if command.supersedes_index is None:
-        if step.decisions or not step.awaits_decision:
+        if step.decisions:
+            return _decided(run, step)
+        if not step.awaits_decision:
             return _wrong_state(run, step)
     elif not step.decisions or not (step.is_reconciled or step.awaits_decision):
         return _wrong_state(run, step)
@@ -81,7 +83,7 @@ def _check_state(run: Run, step: Step, command: Reconcile, decider: str) -> Refu
             "name the decision that stands.",
             run=run.run_id,
             step=step.id,
-            details={"newest_decision": str(step.decisions[-1].index)},
+            details={"newest_decision": str(step.decision_index)},
         )
     elif any(decision.decider == decider for decision in step.decisions):
         return Refused(
@@ -110,6 +112,18 @@ def _check_state(run: Run, step: Step, command: Reconcile, decider: str) -> Refu
             details={"state": step.state.value},
         )
     return None
+
+
+def _decided(run: Run, step: Step) -> Refused:
+    return Refused(
+        Reason.WRONG_STATE,
+        f"The step is {step.state.value} by the decision in entry {step.decision_index}. Nothing "
+        "was recorded. Somebody who made none of its decisions may supersede that one, by naming "
+        "its index.",
+        run=run.run_id,
+        step=step.id,
+        details={"state": step.state.value, "newest_decision": str(step.decision_index)},
+    )
 
 
 def _wrong_state(run: Run, step: Step) -> Refused:

@@ -174,6 +174,7 @@ def unknown_of(run: Run, step: Step, policy: Policy) -> UnknownStep:
         not_executed_from_us=not_executed_from_us(step, policy),
         state=step.state.value,
         contradiction=step.contradiction,
+        decision_index=step.decision_index,
     )
 
 

@@ -1,4 +1,5 @@
-"""Servers for deaths: `nursery` forks them, `mortal` is one on each store."""
+"""Servers for deaths: `nursery` forks them, `mortal` is one on each store; `supervisor` keeps one
+of them and its clients alive."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.mortal_server import MortalServer, Nursery
+from tests.crash.supervisor import Supervisor
 
 NewServer = Callable[..., MortalServer]
 """Called with a store's address, and settings by their variables' names; not started."""
@@ -40,3 +42,19 @@ def mortal(new_server: NewServer, store_url: str) -> MortalServer:
     server = new_server(store_url)
     server.start()
     return server
+
+
+@pytest.fixture(scope="session")
+def clients() -> Iterator[Nursery]:
+    """Forks runtimes and confirmers."""
+    made = Nursery("tests.crash.dying_runtime")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def supervisor(mortal: MortalServer, clients: Nursery, tmp_path: Path) -> Iterator[Supervisor]:
+    """On each store in turn. The log is verified at the end of the test that uses it."""
+    made = Supervisor(mortal, clients, tmp_path / "world")
+    yield made
+    made.close()

@@ -9,7 +9,9 @@ along.
 
 A server looks for the file `LEDGER_TRIAL_FOLDER/order` at each statement of a writing thread. The
 statement that finds it is the first; what it says (`order_at`) is done at the statement of that
-number. Every statement under an order is listed in the file `seen`.
+number; an order that names a kind counts only statements of that kind. Every statement under an
+order is listed in the file `seen`. `LEDGER_TRIAL_FOLDER/shift` holds the seconds that the store's
+clock is ahead; it is read whenever the clock is.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from ledger.store import opening
 from ledger.store.interface import Store
@@ -45,6 +48,7 @@ class Trial:
         self._at = 0
         self._moment = ""
         self._act = ""
+        self._kind = ""
         self._count = 0
 
     def observe(self, moment: Moment, kind: str) -> None:
@@ -54,11 +58,12 @@ class Trial:
         self._take_order()
         if not self._act:
             return
-        if moment == "before":
+        counts = self._kind in ("", kind)
+        if moment == "before" and counts:
             self._count += 1
         with self._seen.open("a", encoding="ascii") as seen:
             seen.write(f"{self._count} {moment} {kind}\n")
-        if (self._count, moment) == (self._at, self._moment):
+        if counts and (self._count, moment) == (self._at, self._moment):
             self._do()
 
     def _take_order(self) -> None:
@@ -67,6 +72,7 @@ class Trial:
         except FileNotFoundError:
             return
         self._act, self._at, self._moment = words[0], int(words[1]), words[2]
+        self._kind = words[3] if len(words) > 3 else ""
         self._count = 0
         self._order.unlink()
 
@@ -81,8 +87,8 @@ class Trial:
         self._go_on.unlink()
 
 
-def become_server(order: dict[str, Any]) -> None:
-    """Turns this forked child into the server that `order` describes; never returns."""
+def settle_in(order: dict[str, Any]) -> None:
+    """Gives this forked child the environment and the log of its order; it dies with its parent."""
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     for name in [name for name in os.environ if name.startswith("LEDGER_")]:
         del os.environ[name]
@@ -91,12 +97,27 @@ def become_server(order: dict[str, Any]) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     for wanted, found in ((0, nothing), (1, log), (2, log)):
         os.dup2(found, wanted)
-    trial = Trial(Path(os.environ[FOLDER_VARIABLE]))
+
+
+def shift_us(folder: Path) -> int:
+    """How far the store's clock is ahead, in microseconds."""
+    try:
+        return int(folder.joinpath("shift").read_text(encoding="ascii")) * 1_000_000
+    except FileNotFoundError:
+        return 0
+
+
+def become_server(order: dict[str, Any]) -> NoReturn:
+    """Turns this forked child into the server that `order` describes."""
+    settle_in(order)
+    folder = Path(os.environ[FOLDER_VARIABLE])
+    trial = Trial(folder)
     open_as_ever = opening.open_store
 
     def open_observed(url: str, settings: StoreSettings | None = None) -> Store:
         assert settings is None, "the composition root has settings of its own to merge with"
-        return open_as_ever(url, StoreSettings(observe=trial.observe))
+        made = StoreSettings(observe=trial.observe, clock_shift_us=lambda: shift_us(folder))
+        return open_as_ever(url, made)
 
     opening.open_store = open_observed
     status = 1
@@ -110,10 +131,9 @@ def become_server(order: dict[str, Any]) -> None:
         os._exit(status)
 
 
-def main() -> None:
-    """Starts servers and tells how they ended, until the input ends."""
-    import server  # noqa: F401 - loads everything a server needs, before the forks
-
+def nurse(become: Callable[[dict[str, Any]], NoReturn]) -> None:
+    """Starts children that become what an order describes, and tells how they ended, until the
+    input ends."""
     running: set[int] = set()
     for line in sys.stdin:
         order = json.loads(line)
@@ -121,7 +141,7 @@ def main() -> None:
             case "start":
                 pid = os.fork()
                 if pid == 0:
-                    become_server(order)
+                    become(order)
                 running.add(pid)
                 answer: int | None = pid
             case "status":
@@ -135,6 +155,13 @@ def main() -> None:
         sys.stdout.flush()
     for pid in running:
         os.kill(pid, signal.SIGKILL)
+
+
+def main() -> None:
+    """Starts servers."""
+    import server  # noqa: F401 - loads everything a server needs, before the forks
+
+    nurse(become_server)
 
 
 if __name__ == "__main__":

@@ -38,11 +38,12 @@ class Window:
 
 
 class Nursery:
-    """The process that forks servers. One for a test process."""
+    """The process that forks servers, or what another module makes of its forks. One for a test
+    process."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "tests.crash.dying_server") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.dying_server"],
+            [sys.executable, "-m", module],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -77,8 +78,8 @@ class Nursery:
         return json.loads(stdout.readline())
 
 
-class _Child:
-    """A server of the nursery, with what `LedgerServer` asks of a process."""
+class Child:
+    """A process of the nursery, with what `LedgerServer` asks of one."""
 
     def __init__(self, nursery: Nursery, pid: int) -> None:
         self._nursery = nursery
@@ -93,7 +94,7 @@ class _Child:
     def wait(self, timeout: float) -> int:
         deadline = time.monotonic() + timeout
         while self.poll() is None:
-            assert time.monotonic() < deadline, "the server does not end"
+            assert time.monotonic() < deadline, "the process does not end"
             time.sleep(0.002)  # pause: between looks at the child
         assert self.returncode is not None
         return self.returncode
@@ -123,21 +124,22 @@ class MortalServer(LedgerServer):
         self.keys = Path(given.get("LEDGER_KEYS_DIR", folder / "keys"))
         self._nursery = nursery
 
-    def spawn(self, environment: Mapping[str, str], log: Path) -> _Child:
+    def spawn(self, environment: Mapping[str, str], log: Path) -> Child:
         """See `LedgerServer.spawn`."""
-        return _Child(self._nursery, self._nursery.start(environment, log))
+        return Child(self._nursery, self._nursery.start(environment, log))
 
     def channel(self) -> grpc.Channel:
         """A channel that shares no connection, and no memory of refused ones, with another."""
         options = [("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
         return grpc.insecure_channel(self.address, options=options)
 
-    def arm(self, act: Literal["die", "wait"], window: Window) -> None:
-        """From the next statement of the writing thread on, statements are counted."""
+    def arm(self, act: Literal["die", "wait"], window: Window, *, kind: str = "") -> None:
+        """From the next statement of the writing thread on, statements are counted: all, or those
+        of one kind."""
         for name in ("seen", "reached", "go-on"):
             (self.folder / name).unlink(missing_ok=True)
         order = self.folder / "order-next"
-        order.write_text(f"{act} {window.number} {window.moment}", encoding="ascii")
+        order.write_text(f"{act} {window.number} {window.moment} {kind}", encoding="ascii")
         order.rename(self.folder / "order")
 
     def seen(self) -> list[str]:

@@ -33,6 +33,8 @@ from ledger.service.faults import LimitPassed, under
 from ledger.v1 import run_service_pb2 as pb
 
 _GAP = "gap"
+_OWN_KINDS = frozenset({"late_completion", "late_unknown"})
+"""Kinds that the ledger writes itself: nobody else's facts may pass for a report that it kept."""
 
 
 def plan_steps(message: pb.PlanStepsRequest, asking: Asking) -> PlanSteps:
@@ -170,6 +172,8 @@ def withdraw_step(message: pb.WithdrawStepRequest, asking: Asking) -> WithdrawSt
 def attach_evidence(message: pb.AttachEvidenceRequest, asking: Asking) -> AttachEvidence:
     """AttachEvidence: 1 to 32 items, or none and a count where records were dropped."""
     kind = fields.required_id(str, message.kind, "kind")
+    if kind in _OWN_KINDS:
+        raise Malformed("kind", "is one that the ledger writes itself")
     step = fields.optional_id(StepId, message.step, "step")
     attempt = fields.required_attempt(message.attempt) if message.attempt else 0
     if attempt and not step:

@@ -1,10 +1,11 @@
 """Signs in children that are killed, each a few steps later than the one before.
 
-    python -m tests.crash.dying_signer STORE_URL FOLDER STRIDE
+    STORE_URL=... python -m tests.crash.dying_signer FOLDER STRIDE
 
 Steps are counted, not listed: every call between the parts of signing, and to the disk. A child
 appends to the log, signs, and kills itself at its step with SIGKILL. After each death a fresh child
 looks at what is left, and signs. Ends when a child lives through; prints how many died.
+The store's address may hold a password, and an argument could be read by every user of the machine.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _STEPS_MAX: Final = 500
 
 def main() -> int:
     """Kills children until one lives to the end. Status 1: something was left broken."""
-    url, folder, stride = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    url, folder, stride = os.environ["STORE_URL"], Path(sys.argv[1]), int(sys.argv[2])
     for deaths, step in enumerate(range(1, _STEPS_MAX, stride)):
         died = _child(partial(_sign_and_die, folder=folder, step=step), url)
         if _child(partial(_look, folder=folder), url) != 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,8 @@ def test_a_signer_that_dies_at_any_step_leaves_one_history(
     marks = Marks(tmp_path / "mark")
     Checkpoints(store, keys=LogKeys(tmp_path / "keys"), marks=marks).begin(LOG)
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.crash.dying_signer", store_url, str(tmp_path), str(stride)],
+        [sys.executable, "-m", "tests.crash.dying_signer", str(tmp_path), str(stride)],
+        env={**os.environ, "STORE_URL": store_url},
         cwd=ROOT,
         capture_output=True,
         text=True,

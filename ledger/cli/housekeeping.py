@@ -123,7 +123,7 @@ def list_keys(
     rows = table("kind", "id", "in use", "of")
     for item in found:
         in_use = "yes" if item["in_use"] else ""
-        rows.add_row(str(item["kind"]), str(item["id"]), in_use, str(item.get("origin", "")))
+        rows.add(str(item["kind"]), str(item["id"]), in_use, str(item.get("origin", "")))
     screen.say(rows)
 
 
@@ -236,7 +236,7 @@ def list_tenants(
         return
     rows = table("tenant", "log")
     for log in logs:
-        rows.add_row(log.tenant, log.origin)
+        rows.add(log.tenant, log.origin)
     screen.say(rows)
 
 

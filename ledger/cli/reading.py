@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from ledger.cli import options
 from ledger.cli.mirror import Mirror, MirrorUnreadable
+from ledger.cli.rows import Column, Rows
 from ledger.cli.screen import Screen, local, stamp, styled, table, zone
 from ledger.cli.stops import Code, Stop
 from ledger.cli.timeline import Moment, RunStory, StepStory, tell
@@ -53,14 +53,20 @@ def runs(
     if not found:
         screen.say("No runs." if not open_only else "No open runs.")
         return
-    rows = table("run", "status", "steps", "driven by", "changed", numbers=["steps"])
+    rows = table(
+        "run",
+        Column("status"),
+        Column("steps", right=True),
+        Column("changed"),
+        Column("driven by", folds=True, below=True),
+    )
     for info in found:
-        rows.add_row(
+        rows.add(
             info.run,
             styled(info.status.name if info.status else "OPEN"),
             _steps(info),
-            info.lease.holder if info.lease and info.lease.live else "",
             local(info.changed_at, utc=utc),
+            info.lease.holder if info.lease and info.lease.live else "",
         )
     screen.say(rows)
 
@@ -188,15 +194,20 @@ def _story_text(screen: Screen, story: RunStory, *, utc: bool) -> None:
     screen.say(_moments_table(story.moments, utc=utc))
 
 
-def _steps_table(story: RunStory) -> Table:
+def _steps_table(story: RunStory) -> Rows:
     rows = table(
-        "step", "tool", "effect", "attempts", "stands at", "decided by, entry", numbers=["attempts"]
+        "step",
+        "tool",
+        Column("effect", below=True),
+        Column("attempts", right=True),
+        Column("stands at"),
+        Column("decided by, entry", folds=True, below=True),
     )
     for step in story.steps.values():
         state = styled(step.state)
         if step.contradiction:
             state.append("  CONTRADICTED", "bold red")
-        rows.add_row(
+        rows.add(
             step.step,
             f"{step.tool} {step.version}",
             step.effect,
@@ -207,18 +218,25 @@ def _steps_table(story: RunStory) -> Table:
     return rows
 
 
-def _moments_table(moments: list[Moment], *, utc: bool) -> Table:
-    first = moments[0].at.astimezone() if not utc else moments[0].at
-    rows = table("entry", f"time{zone(first)}", "step", "state", "what", "who", numbers=["entry"])
+def _moments_table(moments: list[Moment], *, utc: bool) -> Rows:
+    rows = table(
+        Column("entry", right=True),
+        Column("time"),
+        "step",
+        Column("state"),
+        Column("what", folds=True, below=True),
+        Column("who", folds=True),
+    )
     day = ""
     for moment in moments:
-        date, _, clock = local(moment.at, utc=utc).partition(" ")
+        at = moment.at if utc else moment.at.astimezone()
+        date = f"{at:%Y-%m-%d}{zone(at)}"
         if date != day:
             day = date
-            rows.add_row("", Text(date, "bold"), "", "", "", "")
-        rows.add_row(
+            rows.band(Text(date, "bold"))
+        rows.add(
             f"{moment.index:,}",
-            Text(clock.partition(" ")[0], "dim"),
+            Text(f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}", "dim"),
             moment.step,
             styled(moment.state),
             moment.what,

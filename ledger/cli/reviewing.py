@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,6 +13,7 @@ import typer
 from rich.text import Text
 
 from ledger.cli import options
+from ledger.cli.rows import Column
 from ledger.cli.screen import Screen, local, stamp, styled, table
 from ledger.cli.stops import Code, Stop
 from ledger.client import Ledger, Payload, Reconciled, UnknownStep, Verdict
@@ -111,28 +113,45 @@ def unknown(
     if not found:
         screen.say("Nothing is unknown.")
         return
-    decided = any(each.decision_index is not None for each in found)
-    columns = ["run", "step", "tool", "effect", "since", "why", "not executed from"]
-    rows = table(*columns, *(["decision"] if decided else []))
+    rows = table(
+        "run",
+        "step",
+        Column("effect"),
+        Column("since"),
+        Column("tool", folds=True, below=True),
+        Column("why", folds=True, below=True),
+        Column("not executed from", below=True),
+        Column("decision", folds=True, below=True),
+    )
     for each in found:
-        rows.add_row(
+        rows.add(
             each.run,
             each.step,
-            f"{each.tool} {each.tool_version}",
             each.effect_class.name,
             local(each.since, utc=utc),
+            f"{each.tool} {each.tool_version}",
             _why(each),
-            local(each.not_executed_from, utc=utc),
-            *([_decision(each)] if decided else []),
+            local(_next_second(each.not_executed_from), utc=utc),
+            _decision(each),
         )
     first = found[0]
-    screen.say(rows, "", "Ask the outside system whether it happened, then settle each one:")
-    command = f"  ledger reconcile {first.run} {first.step} --executed | --not-executed"
+    command = f"  ledger reconcile {shlex.join([first.run, first.step])}"
     if first.decision_index is not None:
         command += f" --supersedes {first.decision_index}"
-    screen.say(command)
-    if decided:
+    screen.say(
+        rows,
+        "",
+        "Ask the outside system whether it happened, then settle each one by --executed",
+        "or --not-executed; on a terminal you are asked for what is left out:",
+        command,
+    )
+    if any(each.decision_index is not None for each in found):
         screen.say("Where a decision stands, only somebody who made none of the step's decides.")
+
+
+def _next_second(when: datetime | None) -> datetime | None:
+    """The first whole second from which it holds: shown to the second, it must not be early."""
+    return when and when + timedelta(seconds=1, microseconds=-1)
 
 
 def reconcile(

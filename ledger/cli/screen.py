@@ -10,16 +10,16 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import IO, Final
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ledger.cli.rows import Column, Rows
 from ledger.cli.stops import Stop
 
 PIPED_WIDTH: Final = 240
@@ -69,12 +69,13 @@ class Screen:
         """The last JSON line; nothing without `--json`."""
         self.item(item)
 
-    def say(self, *parts: str | Text | Table) -> None:
+    def say(self, *parts: str | Text | Table | Rows) -> None:
         """Text for people; nothing with `--json`. No line of text is broken: it can be pasted."""
-        if not self.machine:
-            for part in parts:
-                whole = not isinstance(part, Table)
-                self.out.print(part, highlight=False, markup=False, soft_wrap=whole)
+        if self.machine:
+            return
+        for part in parts:
+            for line in _lines(part, self.out):
+                self.out.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
         """A remark for people that is no part of the answer; on standard error with `--json`."""
@@ -108,18 +109,32 @@ def print_json(item: Mapping[str, object]) -> None:
     sys.stdout.flush()
 
 
+def _lines(part: str | Text | Table | Rows, out: Console) -> list[str | Text]:
+    """What is said, line by line; no line of a table ends in spaces."""
+    match part:
+        case Rows():
+            return [*part.lines(out.width)]
+        case Table():
+            lines = list[str | Text]()
+            for segments in out.render_lines(part, pad=False):
+                line = Text.assemble(*((each.text, each.style or "") for each in segments))
+                line.rstrip()
+                lines.append(line)
+            return lines
+        case _:
+            return [part]
+
+
 def styled(word: str) -> Text:
     """A state, status or verdict in its colour."""
     return Text(word, STYLES.get(word, ""))
 
 
-def table(*columns: str, numbers: Iterable[str] = ()) -> Table:
-    """A light table whose cells are folded, never cut off."""
-    made = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
-    right = set(numbers)
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return made
+def table(*columns: str | Column) -> Rows:
+    """A light table; a column that is only named may be folded."""
+    return Rows(
+        [each if isinstance(each, Column) else Column(each, folds=True) for each in columns]
+    )
 
 
 def stamp(when: datetime | None) -> str:
@@ -130,13 +145,11 @@ def stamp(when: datetime | None) -> str:
 
 
 def local(when: datetime | None, *, utc: bool = False) -> str:
-    """A time for people: date, time to the millisecond, and the zone's offset."""
+    """A time for people: date, time to the second, and the zone's offset."""
     if when is None:
         return ""
     moment = when.astimezone(UTC if utc else None)
-    return (
-        moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{moment.microsecond // 1000:03d}" + zone(moment)
-    )
+    return moment.strftime("%Y-%m-%d %H:%M:%S") + zone(moment)
 
 
 def zone(moment: datetime) -> str:

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import signal
+import termios
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -99,7 +100,7 @@ def test_runs_are_listed_a_line_each_and_counted_last(served: Served) -> None:
 def test_a_runs_story_names_steps_attempts_people_and_the_time_zone(served: Served) -> None:
     said = served.ledger("show", "paid", "--utc").out
     assert "run paid  COMPLETED" in said
-    assert "time +00:00" in said
+    assert re.search(r"^\d{4}-\d\d-\d\d \+00:00$", said, re.MULTILINE)
     assert re.search(r"s1 +SUCCEEDED +attempt 1 ended well +runtime", said)
     assert re.search(r"s2 +FAILED +attempt 1 definitely failed +runtime", said)
     assert ESCAPE not in said
@@ -203,11 +204,28 @@ def test_colours_are_for_terminals_and_can_be_turned_off(served: Served) -> None
     assert "paid" in quiet
 
 
+@pytest.mark.parametrize("command", ["runs", "unknown", "show paid", "keys list", "tenants list"])
+def test_a_listing_fits_the_terminal_and_no_line_of_it_ends_in_spaces(
+    command: str, served: Served
+) -> None:
+    for columns in (80, 120):
+        said, _ = _on_terminal(
+            served.ledger, [*command.split(), "--no-color"], answers=[], columns=columns
+        )
+        lines = said.splitlines()
+        assert len(lines) > 2
+        assert [line for line in lines if len(line) > columns or line.endswith(" ")] == []
+    piped = served.ledger(*command.split()).out.splitlines()
+    assert [line for line in piped if line.endswith(" ")] == []
+    assert served.ledger(*command.split(), "--json").final
+
+
 def _on_terminal(
-    ledger: CommandLine, arguments: list[str], *, answers: list[tuple[str, str]]
+    ledger: CommandLine, arguments: list[str], *, answers: list[tuple[str, str]], columns: int = 80
 ) -> tuple[str, int]:
     """Run a command on a terminal of its own; each answer is typed when its question stands."""
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (50, columns))
     command = ledger.start(*arguments, terminal=theirs)
     os.close(theirs)
     said, seen, left = "", 0, list(answers)
@@ -363,6 +381,32 @@ def test_keys_and_tenants_are_made_and_listed_without_a_server(tmp_path: Path) -
     }
     assert "exists" in ledger("tenants", "new", "acme", code=6).err
     ledger("tenants", "new", "other", "--origin", "Not An Origin", code=2)
+
+
+def test_a_pin_is_refused_for_what_the_logs_key_did_not_sign_and_for_what_it_does_not_hold(
+    tmp_path: Path,
+) -> None:
+    ledger = CommandLine(tmp_path)
+    for name in ("own", "other"):
+        server = LedgerServer(tmp_path / name).start()
+        try:
+            with Ledger.connect(server.address, token=server.token()) as client:
+                with client.run("r1", holder="agent"):
+                    pass
+                (tmp_path / f"{name}.checkpoint").write_text(client.checkpoint().note)
+            server.stop()
+        finally:
+            server.close()
+    pin = ("--data", "own", "--by", "operator-7")
+    said = (tmp_path / "own.checkpoint").read_text()
+    (tmp_path / "grown.checkpoint").write_text(re.sub(r"\n(\d+)\n", "\n9000\n", said, count=1))
+    (tmp_path / "noise").write_bytes(b"\xff\x00")
+    for wrong in ("other.checkpoint", "grown.checkpoint", "noise"):
+        ended = ledger("checkpoint", "pin", wrong, *pin, code=6)
+        assert "The mark is as it was" in ended.err, wrong
+        assert not list((tmp_path / "own" / "mark").glob("*.pins")), wrong
+    absent = ledger("checkpoint", "pin", "gone", *pin, "--json", code=2)
+    assert absent.final["error"]["safe_now"] == "Nothing was changed."
 
 
 def test_a_missing_token_says_where_it_was_looked_for(tmp_path: Path) -> None:

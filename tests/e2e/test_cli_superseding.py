@@ -72,7 +72,7 @@ def test_the_command_that_the_list_shows_settles_the_contradiction(
     index = line["decision"]
     assert (line["state"], line["contradiction"]) == ("RECONCILED_NOT_EXECUTED", True)
     shown = ledger("unknown", "order-1").out
-    hint = f"ledger reconcile order-1 s1 --executed | --not-executed --supersedes {index}"
+    hint = f"ledger reconcile order-1 s1 --supersedes {index}\n"
     assert hint in shown
     story = ledger("show", "order-1", "--json").final
     assert [step["decision"] for step in story["steps"]] == [index]

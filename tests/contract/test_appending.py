@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -24,12 +25,12 @@ ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 30
 
 APPENDS_MANY = """
-import sys
+import os, sys
 from ledger.store.opening import open_store
 from tests.support.rows import append_one
 
-store = open_store(sys.argv[1])
-for _ in range(int(sys.argv[2])):
+store = open_store(os.environ["STORE_URL"])
+for _ in range(int(sys.argv[1])):
     append_one(store)
 store.close()
 """
@@ -184,7 +185,11 @@ def test_a_lock_is_not_waited_for_beyond_its_bound(
 
 def test_appends_of_several_processes_leave_no_gap(store: Store, store_url: str) -> None:
     children = [
-        subprocess.Popen([sys.executable, "-c", APPENDS_MANY, store_url, "40"], cwd=ROOT)
+        subprocess.Popen(
+            [sys.executable, "-c", APPENDS_MANY, "40"],
+            cwd=ROOT,
+            env={**os.environ, "STORE_URL": store_url},
+        )
         for _ in range(3)
     ]
     for _ in range(40):

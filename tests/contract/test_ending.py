@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -29,14 +30,14 @@ from ledger.store.opening import open_store
 from ledger.store.settings import StoreSettings
 from tests.contract.test_ending import write_all_kinds
 
-moments, last = count(1), int(sys.argv[2])
+moments, last = count(1), int(sys.argv[1])
 
 def observe(moment, kind):
     if next(moments) == last:
         print(moment, kind, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
-write_all_kinds(open_store(sys.argv[1], StoreSettings(observe=observe)))
+write_all_kinds(open_store(os.environ["STORE_URL"], StoreSettings(observe=observe)))
 """
 
 
@@ -93,8 +94,9 @@ def test_a_process_killed_at_any_statement_leaves_all_or_nothing(
     at = _whole_size(store)
     for number, (moment, kind) in enumerate(told, start=1):
         child = subprocess.run(
-            [sys.executable, "-c", ENDS_ITSELF, store_url, str(number)],
+            [sys.executable, "-c", ENDS_ITSELF, str(number)],
             cwd=ROOT,
+            env={**os.environ, "STORE_URL": store_url},
             check=False,
             capture_output=True,
             text=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -27,10 +28,10 @@ MIGRATIONS = Table(
 )
 
 MIGRATES = """
-import sys
+import os, sys
 from ledger.store.opening import open_store
 
-store = open_store(sys.argv[1])
+store = open_store(os.environ["STORE_URL"])
 print(",".join(store.migrate()))
 store.close()
 """
@@ -57,7 +58,11 @@ def test_several_that_migrate_at_once_do_it_once(open_again: OpenAgain) -> None:
 def test_several_processes_that_migrate_at_once_do_it_once(store_url: str) -> None:
     children = [
         subprocess.Popen(
-            [sys.executable, "-c", MIGRATES, store_url], cwd=ROOT, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", MIGRATES],
+            cwd=ROOT,
+            env={**os.environ, "STORE_URL": store_url},
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for _ in range(3)
     ]

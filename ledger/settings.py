@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from ledger.core.commands import OPEN_STEPS_MAX
 from ledger.core.policy import Policies, Policy
 from ledger.limits import Limits
+from ledger.policies_file import read_policies
 
 _LIMITS = Limits()
 
@@ -99,6 +100,8 @@ class Settings(BaseSettings):
     """How often the store is asked whether it still keeps its promises."""
     poll_ms: int = Field(default=1_000, ge=10, le=60_000)
     """How often watchers look without being woken."""
+    policies_file: Path | None = None
+    """Rules for deciding: who has to agree, and margins by tool, for all tenants or single ones."""
     open_steps_max: int = Field(default=OPEN_STEPS_MAX, ge=1, le=OPEN_STEPS_MAX)
     """How many steps of a run may be planned or started at once."""
     settle_margin_ms: int = Field(default=0, ge=0, le=604_800_000)
@@ -110,13 +113,14 @@ class Settings(BaseSettings):
         return Limits(**{field.name: getattr(self, field.name) for field in fields(Limits)})
 
     def policies(self) -> Policies:
-        """What each tenant's decisions are bound by."""
-        return Policies(
-            Policy(
-                settle_margin_us=self.settle_margin_ms * 1_000,
-                open_steps_max=self.open_steps_max,
-            )
+        """What each tenant's decisions are bound by. Raises `OSError` and `Malformed` where the
+        file cannot be read or is not understood."""
+        under = Policy(
+            settle_margin_us=self.settle_margin_ms * 1_000, open_steps_max=self.open_steps_max
         )
+        if self.policies_file is None:
+            return Policies(under)
+        return read_policies(self.policies_file, under=under)
 
     @property
     def keys_folder(self) -> Path:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Final
 
 import orjson
 
-from ledger.core.answers import UnknownStep
+from ledger.core.answers import UnknownStep, dump_unknown, load_unknown
 from ledger.core.decide.guards import unknown_of
 from ledger.core.log import Log
 from ledger.core.policy import Policy
@@ -50,13 +50,13 @@ def unknown_row(log: Log, run: Run, step: Step, policy: Policy) -> Row:
         3 - step.effect.rank,
         step.since_us,
         step.version,
-        orjson.dumps(asdict(unknown)),
+        orjson.dumps(dump_unknown(unknown)),
     )
 
 
 def unknown_of_row(row: Row) -> UnknownStep:
     """What a row of the list says."""
-    return UnknownStep(**orjson.loads(blob(row[6])))
+    return load_unknown(orjson.loads(blob(row[6])))
 
 
 def unknowns_of_rows(reading: Reading, rows: Sequence[Row]) -> list[UnknownStep]:

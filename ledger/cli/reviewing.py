@@ -16,7 +16,7 @@ from ledger.cli import options
 from ledger.cli.rows import Column
 from ledger.cli.screen import Screen, local, stamp, styled, table
 from ledger.cli.stops import Code, Stop
-from ledger.client import Ledger, Payload, Reconciled, UnknownStep, Verdict
+from ledger.client import Ledger, Payload, Reconciled, StandingProposal, UnknownStep, Verdict
 from ledger.client.payloads import ABSENT, Absent
 
 _ROLE: Final = "reviewer"
@@ -67,6 +67,16 @@ ExpectedVersion = Annotated[
         "--expected-version",
         metavar="INDEX",
         help="Refuse if the step changed since this entry (`ledger unknown --json` has it).",
+        rich_help_panel=_DECIDE,
+    ),
+]
+ProposalIndex = Annotated[
+    int | None,
+    typer.Option(
+        "--proposal",
+        metavar="INDEX",
+        help="Where two people decide: the entry of another's proposal that you confirm "
+        "(`ledger unknown` names it).",
         rich_help_panel=_DECIDE,
     ),
 ]
@@ -122,6 +132,7 @@ def unknown(
         Column("why", folds=True, below=True),
         Column("not executed from", below=True),
         Column("decision", folds=True, below=True),
+        Column("proposed", folds=True, below=True),
     )
     for each in found:
         rows.add(
@@ -133,6 +144,7 @@ def unknown(
             _why(each),
             local(_next_second(each.not_executed_from), utc=utc),
             _decision(each),
+            ", ".join(_proposal(proposal) for proposal in each.proposals),
         )
     first = found[0]
     command = f"  ledger reconcile {shlex.join([first.run, first.step])}"
@@ -164,6 +176,7 @@ def reconcile(
     result: ResultFile = None,
     expected_version: ExpectedVersion = None,
     supersedes: Supersedes = None,
+    proposal: ProposalIndex = None,
     server: options.Server = options.DEFAULT_SERVER,
     folder: options.Folder = options.DEFAULT_FOLDER,
     token_file: options.TokenFile = None,
@@ -186,13 +199,13 @@ def reconcile(
     """
     screen = options.screen_of(machine, no_color)
     with options.client_of(server, folder, token_file, role) as client:
-        found = _find(client, run, step, expected_version)
+        found = find(client, run, step, expected_version)
         asking = sys.stdin.isatty() and not machine
         if asking:
-            _describe(screen, found)
+            describe(screen, found)
         if executed is None:
-            executed = _ask_executed(asking)
-        reason_code = reason_code or _ask_code(asking, executed=executed)
+            executed = ask_executed(asking)
+        reason_code = reason_code or ask_code(asking, executed=executed)
         if asking and not reason:
             reason = typer.prompt("Why, in a sentence (stored sealed)", default="", err=True)
         decided = client.reconcile(
@@ -200,9 +213,10 @@ def reconcile(
             Verdict.EXECUTED if executed else Verdict.NOT_EXECUTED,
             reason_code=reason_code,
             reason=reason,
-            evidence=[_read(path) for path in evidence or ()],
-            result=_result(result),
+            evidence=[read(path) for path in evidence or ()],
+            result=result_of(result),
             supersedes_index=supersedes,
+            proposal_index=proposal,
         )
     _tell(screen, found, decided)
 
@@ -226,7 +240,7 @@ def _tell(screen: Screen, found: UnknownStep, decided: Reconciled) -> None:
     )
 
 
-def _find(client: Ledger, run: str, step: str, expected_version: int | None) -> UnknownStep:
+def find(client: Ledger, run: str, step: str, expected_version: int | None) -> UnknownStep:
     """The step with the version a decision names. A settled one is found too, to be superseded."""
     for each in client.unknowns(run=run):
         if each.step == step:
@@ -255,6 +269,11 @@ def _find(client: Ledger, run: str, step: str, expected_version: int | None) -> 
     )
 
 
+def _proposal(proposal: StandingProposal) -> str:
+    word = "executed" if proposal.executed else "not executed"
+    return f"{proposal.index}: {word} by {proposal.proposer}"
+
+
 def _decision(found: UnknownStep) -> str:
     return "" if found.decision_index is None else str(found.decision_index)
 
@@ -272,7 +291,7 @@ def _at(found: UnknownStep, expected_version: int | None) -> UnknownStep:
     )
 
 
-def _describe(screen: Screen, found: UnknownStep) -> None:
+def describe(screen: Screen, found: UnknownStep) -> None:
     screen.say(
         Text.assemble("run ", (found.run, "bold"), ", step ", (found.step, "bold")),
         f"  tool     {found.tool} {found.tool_version}, {found.effect_class.name}",
@@ -288,7 +307,7 @@ def _describe(screen: Screen, found: UnknownStep) -> None:
         )
 
 
-def _ask_executed(asking: bool) -> bool:
+def ask_executed(asking: bool) -> bool:
     if not asking:
         raise Stop(
             "the decision itself is missing: --executed or --not-executed.",
@@ -302,7 +321,7 @@ def _ask_executed(asking: bool) -> bool:
     return answer == "yes"
 
 
-def _ask_code(asking: bool, *, executed: bool) -> str:
+def ask_code(asking: bool, *, executed: bool) -> str:
     if not asking:
         raise Stop(
             "the reason code is missing: --reason-code ID.",
@@ -317,7 +336,7 @@ def _ask_code(asking: bool, *, executed: bool) -> str:
     return code
 
 
-def _read(path: Path) -> Payload:
+def read(path: Path) -> Payload:
     try:
         return Payload(path.read_bytes(), "application/octet-stream")
     except OSError as fault:
@@ -328,8 +347,8 @@ def _read(path: Path) -> Payload:
         ) from None
 
 
-def _result(path: Path | None) -> Payload | Absent:
-    return ABSENT if path is None else Payload(_read(path).content, "application/json")
+def result_of(path: Path | None) -> Payload | Absent:
+    return ABSENT if path is None else Payload(read(path).content, "application/json")
 
 
 def _why(found: UnknownStep) -> str:
@@ -352,5 +371,15 @@ def _unknown_json(found: UnknownStep) -> dict[str, object]:
         "not_executed_from": stamp(found.not_executed_from),
         "expected_version": found.expected_version,
         "contradiction": found.contradiction,
+        "proposals": [
+            {
+                "index": each.index,
+                "verdict": "executed" if each.executed else "not_executed",
+                "reason_code": each.reason_code,
+                "proposer": each.proposer,
+                "proposed_at": stamp(each.proposed_at),
+            }
+            for each in found.proposals
+        ],
         "decision": found.decision_index,
     }

@@ -106,6 +106,7 @@ def _told(story: RunStory, entry: Entry) -> tuple[str, str, str]:
             | events.StepUnknown()
             | events.StepReplayed()
             | events.StepWithdrawn()
+            | events.StepReconcileProposed()
             | events.StepReconciled()
         ):
             state, what = _step_told(story.step(body.step), body, entry)
@@ -165,6 +166,9 @@ def _step_told(step: StepStory, body: Body, entry: Entry) -> tuple[str, str]:
             )
         case events.StepReplayed():
             return body.state.value, f"answered from step {body.source} of run {body.run}"
+        case events.StepReconcileProposed():
+            verdict = body.verdict.value.replace("_", " ")
+            return step.state, f"proposed: {verdict} ({body.reason_code}), for another to confirm"
         case events.StepReconciled():
             step.decided_by, step.decision = who_of(entry), entry.index
             executed = body.verdict is Verdict.EXECUTED

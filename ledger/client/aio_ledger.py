@@ -186,10 +186,12 @@ class AsyncLedger:
         evidence: Sequence[Content] = (),
         result: Content | Absent = ABSENT,
         supersedes_index: int | None = None,
+        proposal_index: int | None = None,
     ) -> Reconciled:
         """Settle an unknown step by a decision. Whoever drove the run may not.
 
-        `supersedes_index` is the index of the decision that this one replaces.
+        `supersedes_index` is the index of the decision that this one replaces, `proposal_index`
+        that of the proposal it confirms, where two people decide.
         """
         request = review_requests.reconcile(
             run=unknown.run,
@@ -201,9 +203,38 @@ class AsyncLedger:
             evidence=evidence,
             result=result,
             supersedes_index=supersedes_index,
+            proposal_index=proposal_index,
             limits=self._settings.limits,
         )
         return await self._wire.drive(calls.reconcile(self._settings, request))
+
+    async def propose(
+        self,
+        unknown: UnknownStep,
+        verdict: Verdict,
+        *,
+        reason_code: str,
+        reason: str = "",
+        evidence: Sequence[Content] = (),
+        result: Content | Absent = ABSENT,
+        supersedes_index: int | None = None,
+    ) -> Appended:
+        """Where two people decide: say first what a second person then confirms by `reconcile` with
+        the `proposal_index` that this answer's append has. Changes no state.
+        """
+        request = review_requests.propose_decision(
+            run=unknown.run,
+            step=unknown.step,
+            verdict=verdict,
+            expected_version=unknown.expected_version,
+            reason_code=reason_code,
+            reason=reason,
+            evidence=evidence,
+            result=result,
+            supersedes_index=supersedes_index,
+            limits=self._settings.limits,
+        )
+        return await self._wire.drive(calls.propose_decision(self._settings, request))
 
     async def allow_downgrade(
         self, *, tool: str, tool_version: str, effect_class: EffectClass, reason: str

@@ -31,7 +31,6 @@ from ledger.client.values import (
     StepInfo,
     UnknownStep,
 )
-from ledger.client.words import StepState
 from ledger.v1 import log_service_pb2 as logs
 from ledger.v1 import review_service_pb2 as reviews
 from ledger.v1 import run_service_pb2 as runs
@@ -52,6 +51,8 @@ Command: TypeAlias = (
     | runs.AttachEvidenceRequest
     | runs.RequestCancelRequest
     | runs.CloseRunRequest
+    | reviews.ReconcileRequest
+    | reviews.ProposeDecisionRequest
 )
 """A command for `submit`, as the functions of `ledger.client.requests` build it."""
 CommandResult: TypeAlias = CommandAnswer | LedgerError
@@ -125,6 +126,10 @@ def _wrapped(command: Command) -> runs.Command:
             return runs.Command(request_cancel=command)
         case runs.CloseRunRequest():
             return runs.Command(close_run=command)
+        case reviews.ReconcileRequest():
+            return runs.Command(reconcile=command)
+        case reviews.ProposeDecisionRequest():
+            return runs.Command(propose_decision=command)
         case _:
             assert_never(command)
 
@@ -162,6 +167,10 @@ def _answer(result: runs.CommandResult) -> CommandResult:
             return decode.cancel_of(result.request_cancel)
         case "close_run":
             return decode.closed_of(result.close_run)
+        case "reconcile":
+            return decode.reconciled_of(result.reconcile)
+        case "propose_decision":
+            return decode.proposed_of(result.propose_decision)
         case "error":
             return error_of(failure_of_status(result.error), method="Submit")
         case _:
@@ -174,7 +183,17 @@ def reconcile(settings: Settings, request: reviews.ReconcileRequest) -> Flow[Rec
         settings,
         methods.RECONCILE,
         request,
-        lambda answer: Reconciled(decode.append_of(answer.append), StepState(answer.state)),
+        decode.reconciled_of,
+    )
+
+
+def propose_decision(settings: Settings, request: reviews.ProposeDecisionRequest) -> Flow[Appended]:
+    """Propose a decision for a second person to confirm."""
+    return decoded(
+        settings,
+        methods.PROPOSE_DECISION,
+        request,
+        decode.proposed_of,
     )
 
 

@@ -21,11 +21,13 @@ from ledger.client.values import (
     LeaseGranted,
     Opened,
     Planned,
+    Reconciled,
     Refusal,
     Replay,
     Report,
     ResumeStep,
     RunInfo,
+    StandingProposal,
     Started,
     StepInfo,
     StoredPayload,
@@ -40,6 +42,7 @@ from ledger.client.words import (
     RunStatus,
     StepState,
 )
+from ledger.v1 import review_service_pb2 as reviews
 from ledger.v1 import run_service_pb2 as runs
 from ledger.v1 import types_pb2 as types
 
@@ -172,6 +175,16 @@ def unknown_of(unknown: types.UnknownStep) -> UnknownStep:
         state=StepState(unknown.state),
         contradiction=unknown.contradiction,
         decision_index=_index_of(unknown.decision_index_plus_one),
+        proposals=tuple(
+            StandingProposal(
+                each.index,
+                each.executed,
+                each.reason_code,
+                each.proposer,
+                time_of(each.proposed_at),
+            )
+            for each in unknown.proposals
+        ),
     )
 
 
@@ -297,6 +310,16 @@ def cancel_of(answer: runs.RequestCancelResponse) -> CancelAsked:
 def closed_of(answer: runs.CloseRunResponse) -> Closed:
     """CloseRun's answer."""
     return Closed(append_of(answer.append), RunStatus(answer.status))
+
+
+def reconciled_of(answer: reviews.ReconcileResponse) -> Reconciled:
+    """Reconcile's answer."""
+    return Reconciled(append_of(answer.append), StepState(answer.state))
+
+
+def proposed_of(answer: reviews.ProposeDecisionResponse) -> Appended:
+    """ProposeDecision's answer."""
+    return Appended(append_of(answer.append))
 
 
 def released_of(answer: runs.ReleaseLeaseResponse | runs.BreakLeaseResponse) -> Appended:

@@ -38,6 +38,9 @@ WATCH_RUN: Final = Method(_RUNS + "WatchRun", runs.WatchRunResponse, safe=True)
 
 LIST_UNKNOWNS: Final = Method(_REVIEWS + "ListUnknowns", reviews.ListUnknownsResponse, safe=True)
 RECONCILE: Final = Method(_REVIEWS + "Reconcile", reviews.ReconcileResponse, largest="evidence")
+PROPOSE_DECISION: Final = Method(
+    _REVIEWS + "ProposeDecision", reviews.ProposeDecisionResponse, largest="evidence"
+)
 ALLOW_DOWNGRADE: Final = Method(_REVIEWS + "AllowDowngrade", reviews.AllowDowngradeResponse)
 
 GET_CHECKPOINT: Final = Method(_LOGS + "GetCheckpoint", logs.GetCheckpointResponse, safe=True)

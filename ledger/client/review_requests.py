@@ -24,9 +24,76 @@ def reconcile(
     evidence: Sequence[Content] = (),
     result: Content | Absent = ABSENT,
     supersedes_index: int | None = None,
+    proposal_index: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> reviews.ReconcileRequest:
-    """Reconcile. `supersedes_index` is the index of the decision that this one supersedes."""
+    """Reconcile. `supersedes_index` is the index of the decision that this one supersedes,
+    `proposal_index` that of the proposal it confirms."""
+    request = reviews.ReconcileRequest(
+        proposal_index_plus_one=0 if proposal_index is None else proposal_index + 1
+    )
+    _decide(
+        request,
+        run=run,
+        step=step,
+        verdict=verdict,
+        expected_version=expected_version,
+        reason_code=reason_code,
+        reason=reason,
+        evidence=evidence,
+        result=result,
+        supersedes_index=supersedes_index,
+        limits=limits,
+    )
+    return request
+
+
+def propose_decision(
+    *,
+    run: str,
+    step: str,
+    verdict: Verdict,
+    expected_version: int,
+    reason_code: str,
+    reason: str = "",
+    evidence: Sequence[Content] = (),
+    result: Content | Absent = ABSENT,
+    supersedes_index: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> reviews.ProposeDecisionRequest:
+    """ProposeDecision. `supersedes_index` is the index of the decision it would supersede."""
+    request = reviews.ProposeDecisionRequest()
+    _decide(
+        request,
+        run=run,
+        step=step,
+        verdict=verdict,
+        expected_version=expected_version,
+        reason_code=reason_code,
+        reason=reason,
+        evidence=evidence,
+        result=result,
+        supersedes_index=supersedes_index,
+        limits=limits,
+    )
+    return request
+
+
+def _decide(
+    request: reviews.ReconcileRequest | reviews.ProposeDecisionRequest,
+    *,
+    run: str,
+    step: str,
+    verdict: Verdict,
+    expected_version: int,
+    reason_code: str,
+    reason: str,
+    evidence: Sequence[Content],
+    result: Content | Absent,
+    supersedes_index: int | None,
+    limits: Limits,
+) -> None:
+    """Checks and fills in what a decision and a proposal have in common."""
     check = Checks(limits)
     check.client_id(run, path="run")
     check.client_id(step, path="step")
@@ -38,20 +105,18 @@ def reconcile(
     words: Content | Absent = ABSENT
     if reason:
         words = _text_payload(reason, check=check)
-    request = reviews.ReconcileRequest(
-        request_id=new_request_id(),
-        run=run,
-        step=step,
-        verdict=reviews.Verdict.ValueType(verdict),
-        reason_code=reason_code,
-        reason=content_of(words, path="reason", check=check),
-        evidence=[item for item in items if item is not None],
-        expected_version=expected_version,
-        supersedes_index_plus_one=0 if supersedes_index is None else supersedes_index + 1,
-        result=content_of(result, path="result", check=check),
-    )
+    request.request_id = new_request_id()
+    request.run, request.step = run, step
+    request.verdict = reviews.Verdict.ValueType(verdict)
+    request.reason_code = reason_code
+    request.expected_version = expected_version
+    request.supersedes_index_plus_one = 0 if supersedes_index is None else supersedes_index + 1
+    request.evidence.extend(item for item in items if item is not None)
+    for name, content in (("reason", words), ("result", result)):
+        made = content_of(content, path=name, check=check)
+        if made is not None:
+            getattr(request, name).CopyFrom(made)
     check.finish()
-    return request
 
 
 def allow_downgrade(

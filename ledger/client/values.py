@@ -226,11 +226,22 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class StandingProposal:
+    """What one person proposes about a step, for a second one to confirm by its index."""
+
+    index: int
+    executed: bool
+    reason_code: str
+    proposer: str
+    proposed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownStep:
     """An unsettled step, with the very ids that `reconcile` takes.
 
     `decision_index` is the standing decision's: what a superseding one names as
-    `supersedes_index`.
+    `supersedes_index`. `proposals` stand where two people decide.
     """
 
     run: str
@@ -247,6 +258,7 @@ class UnknownStep:
     state: StepState = StepState.UNKNOWN
     contradiction: bool = False
     decision_index: int | None = None
+    proposals: tuple[StandingProposal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +381,7 @@ CommandAnswer: TypeAlias = (
     | EvidenceAttached
     | CancelAsked
     | Closed
+    | Reconciled
 )
 
 

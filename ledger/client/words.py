@@ -145,6 +145,8 @@ class Reason(_Word):
     ACQUIRE_ALREADY_USED = 37
     LIMIT_EXCEEDED = 38
     HISTORY_REWOUND = 39
+    PROPOSAL_REQUIRED = 40
+    OWN_PROPOSAL = 41
 
     @classmethod
     def named(cls, name: str) -> Reason:

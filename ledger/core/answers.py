@@ -89,6 +89,17 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class StandingProposal:
+    """What one person proposes about a step, for a second one to confirm by its index."""
+
+    index: int
+    verdict: str
+    reason_code: str
+    proposer: str
+    proposed_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownStep:
     """A step that waits for a decision, with the very ids that Reconcile takes.
 
@@ -109,6 +120,7 @@ class UnknownStep:
     state: str
     contradiction: bool
     decision_index: int = -1
+    proposals: tuple[StandingProposal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +196,11 @@ class Reconciled:
 
 
 @dataclass(frozen=True, slots=True)
+class DecisionProposed:
+    """The proposal stands, under its entry's index, until something settles or changes the step."""
+
+
+@dataclass(frozen=True, slots=True)
 class DowngradeAllowed:
     """The permission is recorded."""
 
@@ -210,6 +227,7 @@ Answer = (
     | CancelRequested
     | RunClosed
     | Reconciled
+    | DecisionProposed
     | DowngradeAllowed
     | Swept
     | Refused
@@ -230,6 +248,7 @@ _KEPT: Final[dict[str, type[Any]]] = {
         CancelRequested,
         RunClosed,
         Reconciled,
+        DecisionProposed,
         DowngradeAllowed,
     )
 }
@@ -244,14 +263,28 @@ def keep_answer(answer: Answer) -> bytes:
 
 def _kept(answer: Answer, name: str) -> Any:
     value = getattr(answer, name)
-    return asdict(value) if isinstance(value, UnknownStep) else value
+    return dump_unknown(value) if isinstance(value, UnknownStep) else value
+
+
+def dump_unknown(unknown: UnknownStep) -> dict[str, Any]:
+    """The stored form. Proposals only where there are any: what was stored before lacks them."""
+    values = asdict(unknown)
+    if not unknown.proposals:
+        del values["proposals"]
+    return values
+
+
+def load_unknown(values: dict[str, Any]) -> UnknownStep:
+    """The step that `dump_unknown` stored."""
+    proposals = tuple(StandingProposal(**each) for each in values.pop("proposals", ()))
+    return UnknownStep(**values, proposals=proposals)
 
 
 def kept_answer(stored: bytes) -> Answer:
     """The answer that `keep_answer` stored."""
     name, values = orjson.loads(stored)
     if name == "Marked" and values[2] is not None:
-        values[2] = UnknownStep(**values[2])
+        values[2] = load_unknown(values[2])
     if name == "Planned":
         values[0] = tuple(values[0])
     answer: Answer = _KEPT[name](*values)

@@ -294,7 +294,34 @@ class CloseRun:
 @dataclass(frozen=True, slots=True)
 class Reconcile:
     """Settles an unknown step. `supersedes_index` names the decision it supersedes, None if
-    first."""
+    first; `proposal_index` the proposal it confirms, None where it takes none."""
+
+    roles: ClassVar[tuple[Role, ...]] = (Role.RECONCILE, Role.CONFIRM)
+    run: RunId
+    step: StepId
+    verdict: Verdict
+    reason_code: str
+    expected_version: int
+    supersedes_index: int | None = None
+    reason: Payload | None = None
+    evidence: tuple[Payload, ...] = ()
+    result: Payload | None = None
+    proposal_index: int | None = None
+
+    def payloads(self) -> Iterator[tuple[Slot, Payload]]:
+        """Reason, evidence and result, where given."""
+        if self.reason is not None:
+            yield ("reason", 0), self.reason
+        for ordinal, payload in enumerate(self.evidence):
+            yield ("evidence", ordinal), payload
+        if self.result is not None:
+            yield ("result", 0), self.result
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeDecision:
+    """The first of two people's words on an unknown step; changes no state. Fields as of
+    Reconcile."""
 
     roles: ClassVar[tuple[Role, ...]] = (Role.RECONCILE, Role.CONFIRM)
     run: RunId
@@ -359,6 +386,7 @@ Command = (
     | RequestCancel
     | CloseRun
     | Reconcile
+    | ProposeDecision
     | AllowDowngrade
     | SweepRun
 )
@@ -398,7 +426,7 @@ def allowing_role(command: Command, caller: Caller) -> Role | None:
             continue
         if role is Role.CONFIRM and caller.kind is not ActorKind.CONFIRMER:
             continue
-        if isinstance(command, Reconcile) and caller.kind is ActorKind.RUNTIME:
+        if isinstance(command, Reconcile | ProposeDecision) and caller.kind is ActorKind.RUNTIME:
             continue
         return role
     return None

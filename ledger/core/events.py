@@ -181,6 +181,27 @@ class StepWithdrawn(Body):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepReconcileProposed(Body):
+    """A first person proposed a decision."""
+
+    TYPE: ClassVar[str] = "step.reconcile_proposed"
+    MEANING: ClassVar[str] = (
+        "Where two people decide, the first one's word; changes no state. It stands while the "
+        "step's last entry that changes it is expected_version; then a second person's "
+        "step.reconciled of the same verdict and expected_version confirms it. supersedes the "
+        "index of the decision that would be replaced. Payloads `reason`, `evidence`, `result`."
+    )
+    step: Id
+    verdict: Verdict
+    reason_code: Id
+    expected_version: Int
+    before: StepState
+    attempt: Positive
+    key: Id = ""
+    supersedes: Int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepReconciled(Body):
     """A decision settled an unknown."""
 
@@ -188,7 +209,8 @@ class StepReconciled(Body):
     MEANING: ClassVar[str] = (
         "A decision settled the step. expected_version is the index of the entry the decider had "
         "looked at; supersedes the index of the decision this one replaces. Payloads `reason`, "
-        "`evidence`, `result`. supersedable: the step's key may now be superseded, once."
+        "`evidence`, `result`. supersedable: the step's key may now be superseded, once. before "
+        "SUCCEEDED: the step stays so; only what contradicted it is settled."
     )
     step: Id
     verdict: Verdict
@@ -276,6 +298,7 @@ BODIES: Final[dict[str, type[Body]]] = {
         StepUnknown,
         StepReplayed,
         StepWithdrawn,
+        StepReconcileProposed,
         StepReconciled,
         EvidenceAttached,
         CancelRequested,

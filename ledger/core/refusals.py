@@ -52,6 +52,8 @@ class Reason(IntEnum):
     ACQUIRE_ALREADY_USED = 37
     LIMIT_EXCEEDED = 38
     HISTORY_REWOUND = 39
+    PROPOSAL_REQUIRED = 40
+    OWN_PROPOSAL = 41
 
 
 def is_transient(reason: Reason) -> bool:
@@ -100,6 +102,8 @@ def is_transient(reason: Reason) -> bool:
             | Reason.ACQUIRE_ALREADY_USED
             | Reason.LIMIT_EXCEEDED
             | Reason.HISTORY_REWOUND
+            | Reason.PROPOSAL_REQUIRED
+            | Reason.OWN_PROPOSAL
         ):
             return False
     assert_never(reason)

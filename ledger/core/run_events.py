@@ -21,7 +21,7 @@ from ledger.core.canonical import JsonObject, encode
 from ledger.core.envelope import COMMITMENT_ALGORITHM
 from ledger.core.ids import LEDGER_ACTOR, PrincipalId, RequestId
 from ledger.core.run import Lease, Run
-from ledger.core.step import Arguments, Attempt, Decision, Step
+from ledger.core.step import Arguments, Attempt, Decision, Proposal, Step
 from ledger.core.vocabulary import (
     ActorKind,
     Auth,
@@ -154,6 +154,8 @@ class RunEvent(CanMutateAggregate[str]):
         step.changed_version = self.originator_version - 1
         if changes:
             step.version = self.index
+            # A proposal stands only for the step as its proposer saw it (rules, section 4).
+            step.proposals = []
         return step
 
     def _payload_id(self, name: str) -> str:
@@ -366,6 +368,30 @@ class StepWithdrawn(RunEvent):
         self._drives(run)
 
 
+class StepReconcileProposed(RunEvent):
+    """`step.reconcile_proposed`."""
+
+    TYPE = events.StepReconcileProposed.TYPE
+    body: events.StepReconcileProposed
+
+    def fold(self, run: Run) -> None:
+        """Changes no state; takes the place of what the same person proposed before. Whoever
+        proposes is no driver for it."""
+        step = self._touch(run, changes=False)
+        body = self.body
+        step.proposals = [p for p in step.proposals if p.proposer != self.actor.id]
+        step.proposals.append(
+            Proposal(
+                self.index,
+                body.verdict,
+                self.actor.id,
+                body.reason_code,
+                body.supersedes,
+                self.recorded_us,
+            )
+        )
+
+
 class StepReconciled(RunEvent):
     """`step.reconciled`."""
 
@@ -375,19 +401,19 @@ class StepReconciled(RunEvent):
     def fold(self, run: Run) -> None:
         """Settles step and attempts, and clears a contradiction. SUCCEEDED is final: a decision
         on a contradiction of it leaves state and result (ADR 6)."""
-        step = self._touch(run)
         verdict = self.body.verdict
         executed = verdict is Verdict.EXECUTED
+        proposed = run.steps[self.body.step].proposals
+        proposers = sorted(p.proposer for p in proposed if p.verdict is verdict)
+        step = self._touch(run)
+        step.decisions.append(Decision(self.index, verdict, self.actor.id, tuple(proposers)))
+        step.contradiction = False
         if self.body.before is StepState.SUCCEEDED:
-            step.decisions.append(Decision(self.index, verdict, self.actor.id))
-            step.contradiction = False
             return
         run.move_step(
             step,
             StepState.RECONCILED_EXECUTED if executed else StepState.RECONCILED_NOT_EXECUTED,
         )
-        step.decisions.append(Decision(self.index, verdict, self.actor.id))
-        step.contradiction = False
         step.result_id = self._payload_id("result") if executed else ""
         step.settled_index = self.index
         step.settled_by = self.actor.id
@@ -451,6 +477,7 @@ RUN_EVENTS: Final[dict[str, type[RunEvent]]] = {
         StepUnknown,
         StepReplayed,
         StepWithdrawn,
+        StepReconcileProposed,
         StepReconciled,
         EvidenceAttached,
         CancelRequested,

@@ -48,11 +48,29 @@ class Attempt:
 
 @dataclass(slots=True)
 class Decision:
-    """A decision on a step: its entry's index, its verdict and who made it."""
+    """A decision on a step: its entry's index, its verdict, who made it, and who had proposed
+    the same where two people decide."""
 
     index: int
     verdict: Verdict
     decider: str
+    proposers: tuple[str, ...] = ()
+
+    def is_of(self, principal: str) -> bool:
+        """Whether that principal made it, or proposed what it confirmed."""
+        return principal == self.decider or principal in self.proposers
+
+
+@dataclass(slots=True)
+class Proposal:
+    """What one person proposes, for a second one to confirm."""
+
+    index: int
+    verdict: Verdict
+    proposer: str
+    reason_code: str
+    supersedes: int
+    proposed_us: int
 
 
 @dataclass(slots=True)
@@ -61,7 +79,8 @@ class Step:
 
     `version` is the index of the last entry that changed it or attached an outcome: Reconcile's
     expected_version. `changed_version` is the run version of the last entry that touched it.
-    `inconclusive` are the (attempt, kind) of which a confirmer could say nothing definite.
+    `inconclusive` are the (attempt, kind) of which a confirmer could say nothing definite;
+    `proposals` those that stand, the newest of each person.
     """
 
     id: str
@@ -85,6 +104,7 @@ class Step:
     decisions: list[Decision] = field(default_factory=list)
     contradiction: bool = False
     inconclusive: list[tuple[int, str]] = field(default_factory=list)
+    proposals: list[Proposal] = field(default_factory=list)
 
     @property
     def is_write(self) -> bool:
@@ -130,7 +150,7 @@ class Step:
 
     def dump(self) -> list[Any]:
         """The step as plain values, for its row."""
-        return [
+        values = [
             self.id,
             self.ordinal,
             self.tool,
@@ -160,10 +180,29 @@ class Step:
             self.result_id,
             self.settled_index,
             self.settled_by,
-            [[d.index, d.verdict.value, d.decider] for d in self.decisions],
+            [
+                [d.index, d.verdict.value, d.decider, *([list(d.proposers)] if d.proposers else [])]
+                for d in self.decisions
+            ],
             int(self.contradiction),
             [[attempt, kind] for attempt, kind in self.inconclusive],
         ]
+        if self.proposals:
+            # Last and only where there are any: rows written before there were any lack them.
+            values.append(
+                [
+                    [
+                        p.index,
+                        p.verdict.value,
+                        p.proposer,
+                        p.reason_code,
+                        p.supersedes,
+                        p.proposed_us,
+                    ]
+                    for p in self.proposals
+                ]
+            )
+        return values
 
     @classmethod
     def load(cls, values: list[Any]) -> Step:
@@ -181,9 +220,13 @@ class Step:
             arguments=Arguments(arguments[0], arguments[1], bytes.fromhex(arguments[2])),
             state=StepState(values[9]),
             attempts=[Attempt(*attempt) for attempt in values[12]],
-            decisions=[Decision(d[0], Verdict(d[1]), d[2]) for d in values[18]],
+            decisions=[
+                Decision(d[0], Verdict(d[1]), d[2], tuple(d[3]) if len(d) > 3 else ())
+                for d in values[18]
+            ],
             contradiction=bool(values[19]),
             inconclusive=[(attempt, kind) for attempt, kind in values[20]],
+            proposals=[Proposal(p[0], Verdict(p[1]), *p[2:]) for p in (values[21:] or [()])[0]],
         )
         step.version, step.changed_version = values[10:12]
         step.cause, step.since_us, step.result_id = values[13:16]

@@ -63,6 +63,7 @@ METHODS: Final = {
         Method("RequestCancel", pb.RequestCancelRequest, decode_runs.request_cancel),
         Method("CloseRun", pb.CloseRunRequest, decode_runs.close_run),
         Method("Reconcile", review_pb.ReconcileRequest, decode_runs.reconcile),
+        Method("ProposeDecision", review_pb.ProposeDecisionRequest, decode_runs.propose_decision),
         Method("AllowDowngrade", review_pb.AllowDowngradeRequest, decode_runs.allow_downgrade),
     )
 }

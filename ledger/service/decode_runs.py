@@ -11,6 +11,8 @@ from ledger.core.commands import (
     BreakLease,
     CloseRun,
     OpenRun,
+    Payload,
+    ProposeDecision,
     Reconcile,
     ReleaseLease,
     RenewLease,
@@ -115,12 +117,38 @@ def close_run(message: pb.CloseRunRequest, asking: Asking) -> CloseRun:
 
 def reconcile(message: review_pb.ReconcileRequest, asking: Asking) -> Reconcile:
     """Reconcile. A result goes with `executed` only."""
+    proposed = fields.optional_count(message.proposal_index_plus_one, "proposal_index_plus_one")
+    proposal = proposed - 1 if proposed else None
+    return Reconcile(*_decision(message, asking), proposal_index=proposal)
+
+
+def propose_decision(message: review_pb.ProposeDecisionRequest, asking: Asking) -> ProposeDecision:
+    """ProposeDecision. A result goes with `executed` only."""
+    return ProposeDecision(*_decision(message, asking))
+
+
+_Decision = tuple[
+    RunId,
+    StepId,
+    Verdict,
+    str,
+    int,
+    int | None,
+    Payload | None,
+    tuple[Payload, ...],
+    Payload | None,
+]
+
+
+def _decision(
+    message: review_pb.ReconcileRequest | review_pb.ProposeDecisionRequest, asking: Asking
+) -> _Decision:
     limits = asking.limits
     verdict = fields.required_word(fields.VERDICTS, message.verdict, "verdict")
     if message.HasField("result") and verdict is not Verdict.EXECUTED:
         raise Malformed("result", "is given, but what was not executed has none")
     above = fields.optional_count(message.supersedes_index_plus_one, "supersedes_index_plus_one")
-    return Reconcile(
+    return (
         fields.required_id(RunId, message.run, "run"),
         fields.required_id(StepId, message.step, "step"),
         verdict,

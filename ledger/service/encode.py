@@ -213,6 +213,10 @@ def _reconcile(answer: Any, append: types_pb2.Append | None, extras: Extras) -> 
     return review_pb.ReconcileResponse(append=append, state=words.STATE[answer.state])
 
 
+def _propose_decision(answer: Any, append: types_pb2.Append | None, extras: Extras) -> Message:
+    return review_pb.ProposeDecisionResponse(append=append)
+
+
 def _allow_downgrade(answer: Any, append: types_pb2.Append | None, extras: Extras) -> Message:
     return review_pb.AllowDowngradeResponse(append=append)
 
@@ -233,5 +237,6 @@ _ENCODERS: Final[dict[str, _Encode]] = {
     "RequestCancel": _request_cancel,
     "CloseRun": _close_run,
     "Reconcile": _reconcile,
+    "ProposeDecision": _propose_decision,
     "AllowDowngrade": _allow_downgrade,
 }

@@ -8,6 +8,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from ledger.core.answers import UnknownStep
 from ledger.core.run import Lease
 from ledger.core.step import Step
+from ledger.core.vocabulary import Verdict
 from ledger.service import words
 from ledger.v1 import run_service_pb2 as pb
 from ledger.v1 import types_pb2
@@ -57,6 +58,16 @@ def unknown_message(unknown: UnknownStep) -> types_pb2.UnknownStep:
         state=words.STATE[unknown.state],
         contradiction=unknown.contradiction,
         decision_index_plus_one=unknown.decision_index + 1,
+        proposals=[
+            types_pb2.StandingProposal(
+                index=each.index,
+                executed=each.verdict == Verdict.EXECUTED,
+                reason_code=each.reason_code,
+                proposer=each.proposer,
+                proposed_at=timestamp(each.proposed_us),
+            )
+            for each in unknown.proposals
+        ],
     )
 
 

@@ -30,7 +30,7 @@ from ledger.v1 import run_service_pb2 as pb
 
 RUN_SERVICE = "ledger.v1.RunService"
 REVIEW_SERVICE = "ledger.v1.ReviewService"
-REVIEWED = ("ListUnknowns", "Reconcile", "AllowDowngrade")
+REVIEWED = ("ListUnknowns", "Reconcile", "ProposeDecision", "AllowDowngrade")
 
 _BY_ORDINAL = (int,)
 _BY_CHANGE = (int, str)

@@ -71,7 +71,7 @@ def refusal_code(reason: Reason) -> grpc.StatusCode:
             return grpc.StatusCode.ALREADY_EXISTS
         case Reason.RUN_NOT_FOUND:
             return grpc.StatusCode.NOT_FOUND
-        case Reason.ROLE_MISSING | Reason.SELF_RECONCILE:
+        case Reason.ROLE_MISSING | Reason.SELF_RECONCILE | Reason.OWN_PROPOSAL:
             return grpc.StatusCode.PERMISSION_DENIED
         case Reason.LIMIT_EXCEEDED:
             return grpc.StatusCode.INVALID_ARGUMENT
@@ -109,6 +109,7 @@ def refusal_code(reason: Reason) -> grpc.StatusCode:
             | Reason.ATTEMPT_MAY_RUN
             | Reason.ACQUIRE_ALREADY_USED
             | Reason.HISTORY_REWOUND
+            | Reason.PROPOSAL_REQUIRED
         ):
             return grpc.StatusCode.FAILED_PRECONDITION
     assert_never(reason)

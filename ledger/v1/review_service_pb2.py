@@ -27,7 +27,7 @@ from ledger.v1 import annotations_pb2 as ledger_dot_v1_dot_annotations__pb2
 from ledger.v1 import types_pb2 as ledger_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eledger/v1/review_service.proto\x12\tledger.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bledger/v1/annotations.proto\x1a\x15ledger/v1/types.proto\"I\n\x13ListUnknownsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0b\n\x03run\x18\x03 \x01(\t\"Y\n\x14ListUnknownsResponse\x12(\n\x08unknowns\x18\x01 \x03(\x0b\x32\x16.ledger.v1.UnknownStep\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xa9\x03\n\x10ReconcileRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xe2\x41\x01\x02\xc0\xf3\x18\x01\x12\x11\n\x03run\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04step\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12)\n\x07verdict\x18\x04 \x01(\x0e\x32\x12.ledger.v1.VerdictB\x04\xe2\x41\x01\x02\x12\x19\n\x0breason_code\x18\x05 \x01(\tB\x04\xe2\x41\x01\x02\x12(\n\x06reason\x18\x06 \x01(\x0b\x32\x12.ledger.v1.PayloadB\x04\xc0\xf3\x18\x01\x12*\n\x08\x65vidence\x18\x07 \x03(\x0b\x32\x12.ledger.v1.PayloadB\x04\xc0\xf3\x18\x01\x12\x1e\n\x10\x65xpected_version\x18\x08 \x01(\x03\x42\x04\xe2\x41\x01\x02\x12!\n\x19supersedes_index_plus_one\x18\t \x01(\x03\x12(\n\x06result\x18\n \x01(\x0b\x32\x12.ledger.v1.PayloadB\x04\xc0\xf3\x18\x01\x12\x15\n\x07receipt\x18\x0b \x01(\x08\x42\x04\xc0\xf3\x18\x01\x12\x30\n\x0elast_head_seen\x18\x0f \x01(\x0b\x32\x12.ledger.v1.LogHeadB\x04\xc0\xf3\x18\x01\"[\n\x11ReconcileResponse\x12!\n\x06\x61ppend\x18\x01 \x01(\x0b\x32\x11.ledger.v1.Append\x12#\n\x05state\x18\x02 \x01(\x0e\x32\x14.ledger.v1.StepState\"\xf8\x01\n\x15\x41llowDowngradeRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xe2\x41\x01\x02\xc0\xf3\x18\x01\x12\x12\n\x04tool\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x1a\n\x0ctool_version\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12\x32\n\x0c\x65\x66\x66\x65\x63t_class\x18\x04 \x01(\x0e\x32\x16.ledger.v1.EffectClassB\x04\xe2\x41\x01\x02\x12\x14\n\x06reason\x18\x05 \x01(\tB\x04\xe2\x41\x01\x02\x12\x15\n\x07receipt\x18\x06 \x01(\x08\x42\x04\xc0\xf3\x18\x01\x12\x30\n\x0elast_head_seen\x18\x0f \x01(\x0b\x32\x12.ledger.v1.LogHeadB\x04\xc0\xf3\x18\x01\";\n\x16\x41llowDowngradeResponse\x12!\n\x06\x61ppend\x18\x01 \x01(\x0b\x32\x11.ledger.v1.Append*R\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x14\n\x10VERDICT_EXECUTED\x10\x01\x12\x18\n\x14VERDICT_NOT_EXECUTED\x10\x02\x32\xff\x01\n\rReviewService\x12O\n\x0cListUnknowns\x12\x1e.ledger.v1.ListUnknownsRequest\x1a\x1f.ledger.v1.ListUnknownsResponse\x12\x46\n\tReconcile\x12\x1b.ledger.v1.ReconcileRequest\x1a\x1c.ledger.v1.ReconcileResponse\x12U\n\x0e\x41llowDowngrade\x12 .ledger.v1.AllowDowngradeRequest\x1a!.ledger.v1.AllowDowngradeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eledger/v1/review_service.proto\x12\tledger.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bledger/v1/annotations.proto\x1a\x15ledger/v1/types.proto\"I\n\x13ListUnknownsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0b\n\x03run\x18\x03 \x01(\t\"Y\n\x14ListUnknownsResponse\x12(\n\x08unknowns\x18\x01 \x03(\x0b\x32\x16.ledger.v1.UnknownStep\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xca\x03\n\x10ReconcileRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xe2\x41\x01\x02\xc0\xf3\x18\x01\x12\x11\n\x03run\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04step\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12)\n\x07verdict\x18\x04 \x01(\x0e\x32\x12.ledger.v1.VerdictB\x04\xe2\x41\x01\x02\x12\x19\n\x0breason_code\x18\x05 \x01(\tB\x04\xe2\x41\x01\x02\x12(\n\x06reason\x18\x06 \x01(\x0b\x32\x12.ledger.v1.PayloadB\x04\xc0\xf3\x18\x01\x12*\n\x08\x65vidence\x18\x07 \x03(\x0b\x32\x12.ledger.v1.PayloadB\x04\xc0\xf3\x18\x01\x12\x1e\n\x10\x65xpected_version\x18\x08 \x01(\x03\x42\x04\xe2\x41\x01\x02\x12!\n\x19supersedes_index_plus_one\x18\t \x01(\x03\x12(\n\x06result\x18\n \x01(\x0b\x32\x12.ledger.v1.PayloadB\x04\xc0\xf3\x18\x01\x12\x15\n\x07receipt\x18\x0b \x01(\x08\x42\x04\xc0\xf3\x18\x01\x12\x1f\n\x17proposal_index_plus_one\x18\x0c \x01(\x03\x12\x30\n\x0elast_head_seen\x18\x0f \x01(\x0b\x32\x12.ledger.v1.LogHeadB\x04\xc0\xf3\x18\x01\"[\n\x11ReconcileResponse\x12!\n\x06\x61ppend\x18\x01 \x01(\x0b\x32\x11.ledger.v1.Append\x12#\n\x05state\x18\x02 \x01(\x0e\x32\x14.ledger.v1.StepState\"\xaf\x03\n\x16ProposeDecisionRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xe2\x41\x01\x02\xc0\xf3\x18\x01\x12\x11\n\x03run\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04step\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12)\n\x07verdict\x18\x04 \x01(\x0e\x32\x12.ledger.v1.VerdictB\x04\xe2\x41\x01\x02\x12\x19\n\x0breason_code\x18\x05 \x01(\tB\x04\xe2\x41\x01\x02\x12(\n\x06reason\x18\x06 \x01(\x0b\x32\x12.ledger.v1.PayloadB\x04\xc0\xf3\x18\x01\x12*\n\x08\x65vidence\x18\x07 \x03(\x0b\x32\x12.ledger.v1.PayloadB\x04\xc0\xf3\x18\x01\x12\x1e\n\x10\x65xpected_version\x18\x08 \x01(\x03\x42\x04\xe2\x41\x01\x02\x12!\n\x19supersedes_index_plus_one\x18\t \x01(\x03\x12(\n\x06result\x18\n \x01(\x0b\x32\x12.ledger.v1.PayloadB\x04\xc0\xf3\x18\x01\x12\x15\n\x07receipt\x18\x0b \x01(\x08\x42\x04\xc0\xf3\x18\x01\x12\x30\n\x0elast_head_seen\x18\x0f \x01(\x0b\x32\x12.ledger.v1.LogHeadB\x04\xc0\xf3\x18\x01\"<\n\x17ProposeDecisionResponse\x12!\n\x06\x61ppend\x18\x01 \x01(\x0b\x32\x11.ledger.v1.Append\"\xf8\x01\n\x15\x41llowDowngradeRequest\x12\x1c\n\nrequest_id\x18\x01 \x01(\tB\x08\xe2\x41\x01\x02\xc0\xf3\x18\x01\x12\x12\n\x04tool\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x1a\n\x0ctool_version\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12\x32\n\x0c\x65\x66\x66\x65\x63t_class\x18\x04 \x01(\x0e\x32\x16.ledger.v1.EffectClassB\x04\xe2\x41\x01\x02\x12\x14\n\x06reason\x18\x05 \x01(\tB\x04\xe2\x41\x01\x02\x12\x15\n\x07receipt\x18\x06 \x01(\x08\x42\x04\xc0\xf3\x18\x01\x12\x30\n\x0elast_head_seen\x18\x0f \x01(\x0b\x32\x12.ledger.v1.LogHeadB\x04\xc0\xf3\x18\x01\";\n\x16\x41llowDowngradeResponse\x12!\n\x06\x61ppend\x18\x01 \x01(\x0b\x32\x11.ledger.v1.Append*R\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x14\n\x10VERDICT_EXECUTED\x10\x01\x12\x18\n\x14VERDICT_NOT_EXECUTED\x10\x02\x32\xd9\x02\n\rReviewService\x12O\n\x0cListUnknowns\x12\x1e.ledger.v1.ListUnknownsRequest\x1a\x1f.ledger.v1.ListUnknownsResponse\x12\x46\n\tReconcile\x12\x1b.ledger.v1.ReconcileRequest\x1a\x1c.ledger.v1.ReconcileResponse\x12X\n\x0fProposeDecision\x12!.ledger.v1.ProposeDecisionRequest\x1a\".ledger.v1.ProposeDecisionResponse\x12U\n\x0e\x41llowDowngrade\x12 .ledger.v1.AllowDowngradeRequest\x1a!.ledger.v1.AllowDowngradeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -56,6 +56,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RECONCILEREQUEST'].fields_by_name['receipt']._serialized_options = b'\300\363\030\001'
   _globals['_RECONCILEREQUEST'].fields_by_name['last_head_seen']._loaded_options = None
   _globals['_RECONCILEREQUEST'].fields_by_name['last_head_seen']._serialized_options = b'\300\363\030\001'
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['request_id']._loaded_options = None
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['request_id']._serialized_options = b'\342A\001\002\300\363\030\001'
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['run']._loaded_options = None
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['run']._serialized_options = b'\342A\001\002'
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['step']._loaded_options = None
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['step']._serialized_options = b'\342A\001\002'
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['verdict']._loaded_options = None
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['verdict']._serialized_options = b'\342A\001\002'
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['reason_code']._loaded_options = None
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['reason_code']._serialized_options = b'\342A\001\002'
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['reason']._loaded_options = None
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['reason']._serialized_options = b'\300\363\030\001'
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['evidence']._loaded_options = None
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['evidence']._serialized_options = b'\300\363\030\001'
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['expected_version']._loaded_options = None
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['expected_version']._serialized_options = b'\342A\001\002'
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['result']._loaded_options = None
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['result']._serialized_options = b'\300\363\030\001'
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['receipt']._loaded_options = None
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['receipt']._serialized_options = b'\300\363\030\001'
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['last_head_seen']._loaded_options = None
+  _globals['_PROPOSEDECISIONREQUEST'].fields_by_name['last_head_seen']._serialized_options = b'\300\363\030\001'
   _globals['_ALLOWDOWNGRADEREQUEST'].fields_by_name['request_id']._loaded_options = None
   _globals['_ALLOWDOWNGRADEREQUEST'].fields_by_name['request_id']._serialized_options = b'\342A\001\002\300\363\030\001'
   _globals['_ALLOWDOWNGRADEREQUEST'].fields_by_name['tool']._loaded_options = None
@@ -70,20 +92,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ALLOWDOWNGRADEREQUEST'].fields_by_name['receipt']._serialized_options = b'\300\363\030\001'
   _globals['_ALLOWDOWNGRADEREQUEST'].fields_by_name['last_head_seen']._loaded_options = None
   _globals['_ALLOWDOWNGRADEREQUEST'].fields_by_name['last_head_seen']._serialized_options = b'\300\363\030\001'
-  _globals['_VERDICT']._serialized_start=1129
-  _globals['_VERDICT']._serialized_end=1211
+  _globals['_VERDICT']._serialized_start=1658
+  _globals['_VERDICT']._serialized_end=1740
   _globals['_LISTUNKNOWNSREQUEST']._serialized_start=130
   _globals['_LISTUNKNOWNSREQUEST']._serialized_end=203
   _globals['_LISTUNKNOWNSRESPONSE']._serialized_start=205
   _globals['_LISTUNKNOWNSRESPONSE']._serialized_end=294
   _globals['_RECONCILEREQUEST']._serialized_start=297
-  _globals['_RECONCILEREQUEST']._serialized_end=722
-  _globals['_RECONCILERESPONSE']._serialized_start=724
-  _globals['_RECONCILERESPONSE']._serialized_end=815
-  _globals['_ALLOWDOWNGRADEREQUEST']._serialized_start=818
-  _globals['_ALLOWDOWNGRADEREQUEST']._serialized_end=1066
-  _globals['_ALLOWDOWNGRADERESPONSE']._serialized_start=1068
-  _globals['_ALLOWDOWNGRADERESPONSE']._serialized_end=1127
-  _globals['_REVIEWSERVICE']._serialized_start=1214
-  _globals['_REVIEWSERVICE']._serialized_end=1469
+  _globals['_RECONCILEREQUEST']._serialized_end=755
+  _globals['_RECONCILERESPONSE']._serialized_start=757
+  _globals['_RECONCILERESPONSE']._serialized_end=848
+  _globals['_PROPOSEDECISIONREQUEST']._serialized_start=851
+  _globals['_PROPOSEDECISIONREQUEST']._serialized_end=1282
+  _globals['_PROPOSEDECISIONRESPONSE']._serialized_start=1284
+  _globals['_PROPOSEDECISIONRESPONSE']._serialized_end=1344
+  _globals['_ALLOWDOWNGRADEREQUEST']._serialized_start=1347
+  _globals['_ALLOWDOWNGRADEREQUEST']._serialized_end=1595
+  _globals['_ALLOWDOWNGRADERESPONSE']._serialized_start=1597
+  _globals['_ALLOWDOWNGRADERESPONSE']._serialized_end=1656
+  _globals['_REVIEWSERVICE']._serialized_start=1743
+  _globals['_REVIEWSERVICE']._serialized_end=2088
 # @@protoc_insertion_point(module_scope)

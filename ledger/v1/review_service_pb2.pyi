@@ -119,6 +119,7 @@ class ReconcileRequest(_message.Message):
     SUPERSEDES_INDEX_PLUS_ONE_FIELD_NUMBER: _builtins.int
     RESULT_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    PROPOSAL_INDEX_PLUS_ONE_FIELD_NUMBER: _builtins.int
     LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID made by the client."""
@@ -134,6 +135,111 @@ class ReconcileRequest(_message.Message):
     """Index of the last entry that changed the step, as the decider saw it."""
     supersedes_index_plus_one: _builtins.int
     """For a superseding decision: index of the decision it supersedes, plus 1; 0 for a first decision."""
+    receipt: _builtins.bool
+    """Whether `append.receipt` is wanted."""
+    proposal_index_plus_one: _builtins.int
+    """Where two people decide: index of the proposal that this decision confirms, plus 1. It must stand, say the same, and be another's."""
+    @_builtins.property
+    def reason(self) -> _types_pb2.Payload:
+        """Why, for people."""
+
+    @_builtins.property
+    def evidence(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Payload]:
+        """What it rests on; at most 32 items."""
+
+    @_builtins.property
+    def result(self) -> _types_pb2.Payload:
+        """The result, when `executed` and known."""
+
+    @_builtins.property
+    def last_head_seen(self) -> _types_pb2.LogHead:
+        """The log's head as the caller last saw it: where the log does not hold it, nothing is done (REASON_HISTORY_REWOUND)."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        run: _builtins.str = ...,
+        step: _builtins.str = ...,
+        verdict: Global___Verdict.ValueType = ...,
+        reason_code: _builtins.str = ...,
+        reason: _types_pb2.Payload | None = ...,
+        evidence: _abc.Iterable[_types_pb2.Payload] | None = ...,
+        expected_version: _builtins.int = ...,
+        supersedes_index_plus_one: _builtins.int = ...,
+        result: _types_pb2.Payload | None = ...,
+        receipt: _builtins.bool = ...,
+        proposal_index_plus_one: _builtins.int = ...,
+        last_head_seen: _types_pb2.LogHead | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_head_seen", b"last_head_seen", "reason", b"reason", "result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["evidence", b"evidence", "expected_version", b"expected_version", "last_head_seen", b"last_head_seen", "proposal_index_plus_one", b"proposal_index_plus_one", "reason", b"reason", "reason_code", b"reason_code", "receipt", b"receipt", "request_id", b"request_id", "result", b"result", "run", b"run", "step", b"step", "supersedes_index_plus_one", b"supersedes_index_plus_one", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReconcileRequest: _TypeAlias = ReconcileRequest  # noqa: Y015
+
+@_typing.final
+class ReconcileResponse(_message.Message):
+    """The step is settled."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPEND_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    state: _types_pb2.StepState.ValueType
+    """Where the step stands now."""
+    @_builtins.property
+    def append(self) -> _types_pb2.Append:
+        """Where it was appended."""
+
+    def __init__(
+        self,
+        *,
+        append: _types_pb2.Append | None = ...,
+        state: _types_pb2.StepState.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["append", b"append"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["append", b"append", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReconcileResponse: _TypeAlias = ReconcileResponse  # noqa: Y015
+
+@_typing.final
+class ProposeDecisionRequest(_message.Message):
+    """What a first person proposes. Bound by the rules of a decision."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    REASON_CODE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    EVIDENCE_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    SUPERSEDES_INDEX_PLUS_ONE_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    LAST_HEAD_SEEN_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """UUID made by the client."""
+    run: _builtins.str
+    """The run."""
+    step: _builtins.str
+    """The step."""
+    verdict: Global___Verdict.ValueType
+    """What is proposed."""
+    reason_code: _builtins.str
+    """Why, for programs; an id such as `receipt_found`."""
+    expected_version: _builtins.int
+    """Index of the last entry that changed the step, as the proposer saw it."""
+    supersedes_index_plus_one: _builtins.int
+    """For a superseding decision: index of the decision it would supersede, plus 1; 0 for a first decision."""
     receipt: _builtins.bool
     """Whether `append.receipt` is wanted."""
     @_builtins.property
@@ -174,35 +280,31 @@ class ReconcileRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ReconcileRequest: _TypeAlias = ReconcileRequest  # noqa: Y015
+Global___ProposeDecisionRequest: _TypeAlias = ProposeDecisionRequest  # noqa: Y015
 
 @_typing.final
-class ReconcileResponse(_message.Message):
-    """The step is settled."""
+class ProposeDecisionResponse(_message.Message):
+    """The proposal stands until something settles or changes the step, or its proposer proposes anew."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     APPEND_FIELD_NUMBER: _builtins.int
-    STATE_FIELD_NUMBER: _builtins.int
-    state: _types_pb2.StepState.ValueType
-    """Where the step stands now."""
     @_builtins.property
     def append(self) -> _types_pb2.Append:
-        """Where it was appended."""
+        """Where it was appended: its index is what Reconcile names."""
 
     def __init__(
         self,
         *,
         append: _types_pb2.Append | None = ...,
-        state: _types_pb2.StepState.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["append", b"append"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["append", b"append", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["append", b"append"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ReconcileResponse: _TypeAlias = ReconcileResponse  # noqa: Y015
+Global___ProposeDecisionResponse: _TypeAlias = ProposeDecisionResponse  # noqa: Y015
 
 @_typing.final
 class AllowDowngradeRequest(_message.Message):

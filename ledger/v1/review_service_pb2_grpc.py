@@ -45,6 +45,11 @@ class ReviewServiceStub(object):
                 request_serializer=ledger_dot_v1_dot_review__service__pb2.ReconcileRequest.SerializeToString,
                 response_deserializer=ledger_dot_v1_dot_review__service__pb2.ReconcileResponse.FromString,
                 _registered_method=True)
+        self.ProposeDecision = channel.unary_unary(
+                '/ledger.v1.ReviewService/ProposeDecision',
+                request_serializer=ledger_dot_v1_dot_review__service__pb2.ProposeDecisionRequest.SerializeToString,
+                response_deserializer=ledger_dot_v1_dot_review__service__pb2.ProposeDecisionResponse.FromString,
+                _registered_method=True)
         self.AllowDowngrade = channel.unary_unary(
                 '/ledger.v1.ReviewService/AllowDowngrade',
                 request_serializer=ledger_dot_v1_dot_review__service__pb2.AllowDowngradeRequest.SerializeToString,
@@ -70,6 +75,13 @@ class ReviewServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ProposeDecision(self, request, context):
+        """Where two people decide: the first one's word, for a second one to confirm by Reconcile. Changes no state.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AllowDowngrade(self, request, context):
         """Permits a weaker effect class for a tool version (admin). Recorded.
         """
@@ -89,6 +101,11 @@ def add_ReviewServiceServicer_to_server(servicer, server):
                     servicer.Reconcile,
                     request_deserializer=ledger_dot_v1_dot_review__service__pb2.ReconcileRequest.FromString,
                     response_serializer=ledger_dot_v1_dot_review__service__pb2.ReconcileResponse.SerializeToString,
+            ),
+            'ProposeDecision': grpc.unary_unary_rpc_method_handler(
+                    servicer.ProposeDecision,
+                    request_deserializer=ledger_dot_v1_dot_review__service__pb2.ProposeDecisionRequest.FromString,
+                    response_serializer=ledger_dot_v1_dot_review__service__pb2.ProposeDecisionResponse.SerializeToString,
             ),
             'AllowDowngrade': grpc.unary_unary_rpc_method_handler(
                     servicer.AllowDowngrade,
@@ -151,6 +168,33 @@ class ReviewService(object):
             '/ledger.v1.ReviewService/Reconcile',
             ledger_dot_v1_dot_review__service__pb2.ReconcileRequest.SerializeToString,
             ledger_dot_v1_dot_review__service__pb2.ReconcileResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ProposeDecision(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledger.v1.ReviewService/ProposeDecision',
+            ledger_dot_v1_dot_review__service__pb2.ProposeDecisionRequest.SerializeToString,
+            ledger_dot_v1_dot_review__service__pb2.ProposeDecisionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,8 @@ class ReviewServiceStub:
     """Lists unsettled steps, by effect class (writes that double first), then age."""
     Reconcile: _grpc.UnaryUnaryMultiCallable[_review_service_pb2.ReconcileRequest, _review_service_pb2.ReconcileResponse]
     """Settles one unknown step by a decision."""
+    ProposeDecision: _grpc.UnaryUnaryMultiCallable[_review_service_pb2.ProposeDecisionRequest, _review_service_pb2.ProposeDecisionResponse]
+    """Where two people decide: the first one's word, for a second one to confirm by Reconcile. Changes no state."""
     AllowDowngrade: _grpc.UnaryUnaryMultiCallable[_review_service_pb2.AllowDowngradeRequest, _review_service_pb2.AllowDowngradeResponse]
     """Permits a weaker effect class for a tool version (admin). Recorded."""
 
@@ -49,6 +51,8 @@ class ReviewServiceAsyncStub(ReviewServiceStub):
     """Lists unsettled steps, by effect class (writes that double first), then age."""
     Reconcile: _aio.UnaryUnaryMultiCallable[_review_service_pb2.ReconcileRequest, _review_service_pb2.ReconcileResponse]  # type: ignore[assignment]
     """Settles one unknown step by a decision."""
+    ProposeDecision: _aio.UnaryUnaryMultiCallable[_review_service_pb2.ProposeDecisionRequest, _review_service_pb2.ProposeDecisionResponse]  # type: ignore[assignment]
+    """Where two people decide: the first one's word, for a second one to confirm by Reconcile. Changes no state."""
     AllowDowngrade: _aio.UnaryUnaryMultiCallable[_review_service_pb2.AllowDowngradeRequest, _review_service_pb2.AllowDowngradeResponse]  # type: ignore[assignment]
     """Permits a weaker effect class for a tool version (admin). Recorded."""
 
@@ -70,6 +74,14 @@ class ReviewServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_review_service_pb2.ReconcileResponse, _abc.Awaitable[_review_service_pb2.ReconcileResponse]]:
         """Settles one unknown step by a decision."""
+
+    @_abc_1.abstractmethod
+    def ProposeDecision(
+        self,
+        request: _review_service_pb2.ProposeDecisionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_review_service_pb2.ProposeDecisionResponse, _abc.Awaitable[_review_service_pb2.ProposeDecisionResponse]]:
+        """Where two people decide: the first one's word, for a second one to confirm by Reconcile. Changes no state."""
 
     @_abc_1.abstractmethod
     def AllowDowngrade(

@@ -11,6 +11,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.rpc import status_pb2 as _status_pb2
+from ledger.v1 import review_service_pb2 as _review_service_pb2
 from ledger.v1 import types_pb2 as _types_pb2
 import builtins as _builtins
 import sys
@@ -1427,6 +1428,8 @@ class Command(_message.Message):
     ATTACH_EVIDENCE_FIELD_NUMBER: _builtins.int
     REQUEST_CANCEL_FIELD_NUMBER: _builtins.int
     CLOSE_RUN_FIELD_NUMBER: _builtins.int
+    RECONCILE_FIELD_NUMBER: _builtins.int
+    PROPOSE_DECISION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def open_run(self) -> Global___OpenRunRequest:
         """OpenRun."""
@@ -1475,6 +1478,14 @@ class Command(_message.Message):
     def close_run(self) -> Global___CloseRunRequest:
         """CloseRun."""
 
+    @_builtins.property
+    def reconcile(self) -> _review_service_pb2.ReconcileRequest:
+        """Reconcile."""
+
+    @_builtins.property
+    def propose_decision(self) -> _review_service_pb2.ProposeDecisionRequest:
+        """ProposeDecision."""
+
     def __init__(
         self,
         *,
@@ -1490,12 +1501,14 @@ class Command(_message.Message):
         attach_evidence: Global___AttachEvidenceRequest | None = ...,
         request_cancel: Global___RequestCancelRequest | None = ...,
         close_run: Global___CloseRunRequest | None = ...,
+        reconcile: _review_service_pb2.ReconcileRequest | None = ...,
+        propose_decision: _review_service_pb2.ProposeDecisionRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acquire_lease", b"acquire_lease", "attach_evidence", b"attach_evidence", "break_lease", b"break_lease", "close_run", b"close_run", "command", b"command", "complete_step", b"complete_step", "mark_unknown", b"mark_unknown", "open_run", b"open_run", "plan_steps", b"plan_steps", "release_lease", b"release_lease", "request_cancel", b"request_cancel", "start_step", b"start_step", "withdraw_step", b"withdraw_step"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acquire_lease", b"acquire_lease", "attach_evidence", b"attach_evidence", "break_lease", b"break_lease", "close_run", b"close_run", "command", b"command", "complete_step", b"complete_step", "mark_unknown", b"mark_unknown", "open_run", b"open_run", "plan_steps", b"plan_steps", "propose_decision", b"propose_decision", "reconcile", b"reconcile", "release_lease", b"release_lease", "request_cancel", b"request_cancel", "start_step", b"start_step", "withdraw_step", b"withdraw_step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_lease", b"acquire_lease", "attach_evidence", b"attach_evidence", "break_lease", b"break_lease", "close_run", b"close_run", "command", b"command", "complete_step", b"complete_step", "mark_unknown", b"mark_unknown", "open_run", b"open_run", "plan_steps", b"plan_steps", "release_lease", b"release_lease", "request_cancel", b"request_cancel", "start_step", b"start_step", "withdraw_step", b"withdraw_step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_lease", b"acquire_lease", "attach_evidence", b"attach_evidence", "break_lease", b"break_lease", "close_run", b"close_run", "command", b"command", "complete_step", b"complete_step", "mark_unknown", b"mark_unknown", "open_run", b"open_run", "plan_steps", b"plan_steps", "propose_decision", b"propose_decision", "reconcile", b"reconcile", "release_lease", b"release_lease", "request_cancel", b"request_cancel", "start_step", b"start_step", "withdraw_step", b"withdraw_step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["open_run", "acquire_lease", "release_lease", "break_lease", "plan_steps", "start_step", "complete_step", "mark_unknown", "withdraw_step", "attach_evidence", "request_cancel", "close_run"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["open_run", "acquire_lease", "release_lease", "break_lease", "plan_steps", "start_step", "complete_step", "mark_unknown", "withdraw_step", "attach_evidence", "request_cancel", "close_run", "reconcile", "propose_decision"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -1519,6 +1532,8 @@ class CommandResult(_message.Message):
     ATTACH_EVIDENCE_FIELD_NUMBER: _builtins.int
     REQUEST_CANCEL_FIELD_NUMBER: _builtins.int
     CLOSE_RUN_FIELD_NUMBER: _builtins.int
+    RECONCILE_FIELD_NUMBER: _builtins.int
+    PROPOSE_DECISION_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def open_run(self) -> Global___OpenRunResponse:
@@ -1569,6 +1584,14 @@ class CommandResult(_message.Message):
         """To CloseRun."""
 
     @_builtins.property
+    def reconcile(self) -> _review_service_pb2.ReconcileResponse:
+        """To Reconcile."""
+
+    @_builtins.property
+    def propose_decision(self) -> _review_service_pb2.ProposeDecisionResponse:
+        """To ProposeDecision."""
+
+    @_builtins.property
     def error(self) -> _status_pb2.Status:
         """Any command that was refused or failed: the same status that its unary call would end with."""
 
@@ -1587,13 +1610,15 @@ class CommandResult(_message.Message):
         attach_evidence: Global___AttachEvidenceResponse | None = ...,
         request_cancel: Global___RequestCancelResponse | None = ...,
         close_run: Global___CloseRunResponse | None = ...,
+        reconcile: _review_service_pb2.ReconcileResponse | None = ...,
+        propose_decision: _review_service_pb2.ProposeDecisionResponse | None = ...,
         error: _status_pb2.Status | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acquire_lease", b"acquire_lease", "attach_evidence", b"attach_evidence", "break_lease", b"break_lease", "close_run", b"close_run", "complete_step", b"complete_step", "error", b"error", "mark_unknown", b"mark_unknown", "open_run", b"open_run", "plan_steps", b"plan_steps", "release_lease", b"release_lease", "request_cancel", b"request_cancel", "result", b"result", "start_step", b"start_step", "withdraw_step", b"withdraw_step"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acquire_lease", b"acquire_lease", "attach_evidence", b"attach_evidence", "break_lease", b"break_lease", "close_run", b"close_run", "complete_step", b"complete_step", "error", b"error", "mark_unknown", b"mark_unknown", "open_run", b"open_run", "plan_steps", b"plan_steps", "propose_decision", b"propose_decision", "reconcile", b"reconcile", "release_lease", b"release_lease", "request_cancel", b"request_cancel", "result", b"result", "start_step", b"start_step", "withdraw_step", b"withdraw_step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_lease", b"acquire_lease", "attach_evidence", b"attach_evidence", "break_lease", b"break_lease", "close_run", b"close_run", "complete_step", b"complete_step", "error", b"error", "mark_unknown", b"mark_unknown", "open_run", b"open_run", "plan_steps", b"plan_steps", "release_lease", b"release_lease", "request_cancel", b"request_cancel", "result", b"result", "start_step", b"start_step", "withdraw_step", b"withdraw_step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_lease", b"acquire_lease", "attach_evidence", b"attach_evidence", "break_lease", b"break_lease", "close_run", b"close_run", "complete_step", b"complete_step", "error", b"error", "mark_unknown", b"mark_unknown", "open_run", b"open_run", "plan_steps", b"plan_steps", "propose_decision", b"propose_decision", "reconcile", b"reconcile", "release_lease", b"release_lease", "request_cancel", b"request_cancel", "result", b"result", "start_step", b"start_step", "withdraw_step", b"withdraw_step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["open_run", "acquire_lease", "release_lease", "break_lease", "plan_steps", "start_step", "complete_step", "mark_unknown", "withdraw_step", "attach_evidence", "request_cancel", "close_run", "error"]  # noqa: Y015
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["open_run", "acquire_lease", "release_lease", "break_lease", "plan_steps", "start_step", "complete_step", "mark_unknown", "withdraw_step", "attach_evidence", "request_cancel", "close_run", "reconcile", "propose_decision", "error"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 

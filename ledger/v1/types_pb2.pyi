@@ -302,6 +302,10 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     """A written limit was passed; the field path says which."""
     REASON_HISTORY_REWOUND: _Reason.ValueType  # 39
     """The log does not hold the head that the caller says it saw: it is shorter, or another."""
+    REASON_PROPOSAL_REQUIRED: _Reason.ValueType  # 40
+    """Two people decide about the step, and no proposal that stands and says the same was named, or a confirmer decided."""
+    REASON_OWN_PROPOSAL: _Reason.ValueType  # 41
+    """Two people decide about the step, and the proposal that was named is the caller's own."""
 
 class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
     """Why a command was refused. Numbers are permanent. `may succeed later` is said with each refusal."""
@@ -386,6 +390,10 @@ REASON_LIMIT_EXCEEDED: Reason.ValueType  # 38
 """A written limit was passed; the field path says which."""
 REASON_HISTORY_REWOUND: Reason.ValueType  # 39
 """The log does not hold the head that the caller says it saw: it is shorter, or another."""
+REASON_PROPOSAL_REQUIRED: Reason.ValueType  # 40
+"""Two people decide about the step, and no proposal that stands and says the same was named, or a confirmer decided."""
+REASON_OWN_PROPOSAL: Reason.ValueType  # 41
+"""Two people decide about the step, and the proposal that was named is the caller's own."""
 Global___Reason: _TypeAlias = Reason  # noqa: Y015
 
 @_typing.final
@@ -610,6 +618,7 @@ class UnknownStep(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     CONTRADICTION_FIELD_NUMBER: _builtins.int
     DECISION_INDEX_PLUS_ONE_FIELD_NUMBER: _builtins.int
+    PROPOSALS_FIELD_NUMBER: _builtins.int
     run: _builtins.str
     """The run."""
     step: _builtins.str
@@ -629,7 +638,7 @@ class UnknownStep(_message.Message):
     cause: _builtins.str
     """Why it became unknown."""
     state: Global___StepState.ValueType
-    """The step's state: UNKNOWN, or a reconciled one that a contradiction is open on."""
+    """The step's state: UNKNOWN, or a settled one that a contradiction is open on."""
     contradiction: _builtins.bool
     """True when a report contradicts what was decided or settled."""
     decision_index_plus_one: _builtins.int
@@ -641,6 +650,10 @@ class UnknownStep(_message.Message):
     @_builtins.property
     def not_executed_from(self) -> _timestamp_pb2.Timestamp:
         """Earliest time at which not_executed may be decided."""
+
+    @_builtins.property
+    def proposals(self) -> _containers.RepeatedCompositeFieldContainer[Global___StandingProposal]:
+        """Proposals that stand, where two people decide: the newest of each person."""
 
     def __init__(
         self,
@@ -659,11 +672,52 @@ class UnknownStep(_message.Message):
         state: Global___StepState.ValueType = ...,
         contradiction: _builtins.bool = ...,
         decision_index_plus_one: _builtins.int = ...,
+        proposals: _abc.Iterable[Global___StandingProposal] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["not_executed_from", b"not_executed_from", "since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cause", b"cause", "contradiction", b"contradiction", "decision_index_plus_one", b"decision_index_plus_one", "effect_class", b"effect_class", "expected_version", b"expected_version", "key", b"key", "not_executed_from", b"not_executed_from", "run", b"run", "since", b"since", "state", b"state", "step", b"step", "tool", b"tool", "tool_version", b"tool_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cause", b"cause", "contradiction", b"contradiction", "decision_index_plus_one", b"decision_index_plus_one", "effect_class", b"effect_class", "expected_version", b"expected_version", "key", b"key", "not_executed_from", b"not_executed_from", "proposals", b"proposals", "run", b"run", "since", b"since", "state", b"state", "step", b"step", "tool", b"tool", "tool_version", b"tool_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UnknownStep: _TypeAlias = UnknownStep  # noqa: Y015
+
+@_typing.final
+class StandingProposal(_message.Message):
+    """What one person proposes about a step, for a second one to confirm."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    EXECUTED_FIELD_NUMBER: _builtins.int
+    REASON_CODE_FIELD_NUMBER: _builtins.int
+    PROPOSER_FIELD_NUMBER: _builtins.int
+    PROPOSED_AT_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    """Index of its entry: Reconcile's `proposal_index_plus_one` minus 1."""
+    executed: _builtins.bool
+    """Whether the effect is said to have happened."""
+    reason_code: _builtins.str
+    """Why, for programs."""
+    proposer: _builtins.str
+    """Who proposes."""
+    @_builtins.property
+    def proposed_at(self) -> _timestamp_pb2.Timestamp:
+        """When, ledger time."""
+
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        executed: _builtins.bool = ...,
+        reason_code: _builtins.str = ...,
+        proposer: _builtins.str = ...,
+        proposed_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["proposed_at", b"proposed_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["executed", b"executed", "index", b"index", "proposed_at", b"proposed_at", "proposer", b"proposer", "reason_code", b"reason_code"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StandingProposal: _TypeAlias = StandingProposal  # noqa: Y015

@@ -30,6 +30,7 @@ from ledger.core.commands import (
     OpenRun,
     Payload,
     PlanSteps,
+    ProposeDecision,
     Reconcile,
     ReleaseLease,
     RenewLease,
@@ -88,6 +89,7 @@ def said(answer: Answer) -> str:
             | answers.CancelRequested()
             | answers.RunClosed()
             | answers.Reconciled()
+            | answers.DecisionProposed()
             | answers.DowngradeAllowed()
             | answers.Swept()
         ):
@@ -299,15 +301,40 @@ class Driver:
         version: int | None = None,
         supersedes: int | None = None,
         result: bytes | None = None,
+        proposal: int | None = None,
     ) -> Answer:
         """Lets somebody decide, having seen the newest version of the step unless one is named."""
         seen = self.ledger.step(self.run, step).version if version is None else version
         given = None if result is None else Payload(result)
         return self.ledger.ask(
-            Reconcile(self.run, StepId(step), verdict, "looked", seen, supersedes, None, (), given),
+            Reconcile(
+                self.run,
+                StepId(step),
+                verdict,
+                "looked",
+                seen,
+                supersedes,
+                None,
+                (),
+                given,
+                proposal,
+            ),
             by=by,
             at=self.at,
         )
+
+    def propose(
+        self,
+        step: str,
+        verdict: Verdict = Verdict.EXECUTED,
+        *,
+        by: Caller = REVIEWER,
+        supersedes: int | None = None,
+    ) -> Answer:
+        """Lets somebody propose a decision, having seen the newest version of the step."""
+        seen = self.ledger.step(self.run, step).version
+        command = ProposeDecision(self.run, StepId(step), verdict, "looked", seen, supersedes)
+        return self.ledger.ask(command, by=by, at=self.at)
 
     def ask_to_decide(self, step: str, *, by: Caller = REVIEWER) -> Answer:
         """Lets somebody decide about a step that may not exist."""

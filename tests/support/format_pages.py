@@ -29,6 +29,7 @@ from ledger.core.events import (
     StepCompleted,
     StepPlanned,
     StepReconciled,
+    StepReconcileProposed,
     StepReplayed,
     StepStarted,
     StepUnknown,
@@ -89,6 +90,15 @@ EXAMPLES: Final[dict[str, Body]] = {
             source="send-invoice",
         ),
         StepWithdrawn(step="send-reminder", reason="paid"),
+        StepReconcileProposed(
+            step="send-invoice",
+            verdict=Verdict.NOT_EXECUTED,
+            reason_code="not-in-outbox",
+            expected_version=12,
+            before=StepState.UNKNOWN,
+            attempt=1,
+            key="invoice-4711",
+        ),
         StepReconciled(
             step="send-invoice",
             verdict=Verdict.NOT_EXECUTED,

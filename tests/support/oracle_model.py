@@ -14,7 +14,7 @@ from ledger.core.entry import Entry
 from ledger.core.times import parse_time
 
 WRITES = frozenset({"IDEMPOTENT_WRITE", "NON_IDEMPOTENT_WRITE"})
-AFTER_CLOSING = frozenset({"step.reconciled", "evidence.attached"})
+AFTER_CLOSING = frozenset({"step.reconciled", "step.reconcile_proposed", "evidence.attached"})
 DRIVING = frozenset(
     {
         "run.opened",
@@ -172,6 +172,10 @@ class History:
             case "step.withdrawn":
                 assert step.state == "PLANNED"
                 step.state = "WITHDRAWN"
+            case "step.reconcile_proposed":
+                assert actor["id"] not in run.drivers
+                assert actor["kind"] in ("human", "confirmer")
+                assert body["before"] == step.state
             case "step.reconciled":
                 _reconciled(run, step, entry, body, actor)
             case other:

@@ -21,6 +21,7 @@ from ledger.core.commands import (
     MarkUnknown,
     OpenRun,
     PlanSteps,
+    ProposeDecision,
     Reconcile,
     ReleaseLease,
     Request,
@@ -29,7 +30,7 @@ from ledger.core.commands import (
     SweepRun,
     WithdrawStep,
 )
-from ledger.core.decide.decisions import decide_reconcile
+from ledger.core.decide.decisions import decide_propose, decide_reconcile
 from ledger.core.decide.guards import settle_dead
 from ledger.core.decide.leases import decide_acquire, decide_break, decide_release
 from ledger.core.decide.plans import decide_plan, decide_withdraw
@@ -86,7 +87,9 @@ def decide(draft: Draft, request: Request, *, before: Before | None) -> Answer:
         case CloseRun():
             return decide_close(draft, command)
         case Reconcile():
-            return decide_reconcile(draft, command, decider=request.caller.principal)
+            return decide_reconcile(draft, command, decider=request.caller)
+        case ProposeDecision():
+            return decide_propose(draft, command, proposer=request.caller)
         case AllowDowngrade():
             return decide_downgrade(draft, command)
         case SweepRun():

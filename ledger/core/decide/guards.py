@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledger.core import events
-from ledger.core.answers import UnknownStep
+from ledger.core.answers import StandingProposal, UnknownStep
 from ledger.core.draft import Draft
 from ledger.core.policy import Policy
 from ledger.core.refusals import Reason, Refused
@@ -175,6 +175,10 @@ def unknown_of(run: Run, step: Step, policy: Policy) -> UnknownStep:
         state=step.state.value,
         contradiction=step.contradiction,
         decision_index=step.decision_index,
+        proposals=tuple(
+            StandingProposal(p.index, p.verdict.value, p.reason_code, p.proposer, p.proposed_us)
+            for p in step.proposals
+        ),
     )
 
 

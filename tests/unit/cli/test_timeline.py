@@ -177,6 +177,14 @@ def _one_of_each() -> list[Body]:
             step="s1", key="k", state=StepState.FAILED, settled_by=1, run="q", source="s"
         ),
         events.StepWithdrawn(step="s1"),
+        events.StepReconcileProposed(
+            step="s1",
+            verdict=Verdict.EXECUTED,
+            reason_code="x",
+            expected_version=1,
+            before=StepState.UNKNOWN,
+            attempt=1,
+        ),
         events.StepReconciled(
             step="s1",
             verdict=Verdict.EXECUTED,

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from ledger.client import requests
+from ledger.client import requests, review_requests
 from ledger.client.calls import Command, submit
 from ledger.client.credentials import Tls, TokenFile, endpoint, find_token_file, is_loopback
 from ledger.client.errors import CredentialMissing, InvalidRequest, LedgerError, Refused
@@ -19,7 +19,7 @@ from ledger.client.process import Process
 from ledger.client.requests import Driving, Step
 from ledger.client.tool import ToolOptions, declare
 from ledger.client.values import Opened, Planned
-from ledger.client.words import EffectClass, Outcome, Reason, RunStatus
+from ledger.client.words import EffectClass, Outcome, Reason, RunStatus, Verdict
 from ledger.v1 import run_service_pb2 as runs
 from tests.unit.client.scripted import Wire, append
 from tests.unit.client.test_retry import info, status_of
@@ -185,6 +185,13 @@ def test_an_answer_of_another_length_is_not_taken_for_complete() -> None:
 
 def test_every_kind_of_command_can_be_submitted() -> None:
     attempt = requests.Attempt("r1", "s1", 1, 3)
+    decision: dict[str, Any] = {
+        "run": "r1",
+        "step": "s1",
+        "verdict": Verdict.EXECUTED,
+        "expected_version": 4,
+        "reason_code": "seen",
+    }
     commands: list[Command] = [
         requests.open_run("r1"),
         requests.acquire_lease("r1", holder="h", process=DRIVING.process, ttl_s=30),
@@ -198,6 +205,8 @@ def test_every_kind_of_command_can_be_submitted() -> None:
         requests.attach_evidence("r1", kind="note", evidence=[1]),
         requests.request_cancel("r1"),
         requests.close_run(DRIVING, status=RunStatus.FAILED),
+        review_requests.reconcile(**decision),
+        review_requests.propose_decision(**decision),
     ]
     wire = Wire()
     names = [field.name for field in runs.Command.DESCRIPTOR.oneofs[0].fields]

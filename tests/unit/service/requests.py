@@ -134,6 +134,18 @@ RIGHT: Final[dict[str, Callable[[], Message]]] = {
         expected_version=7,
         supersedes_index_plus_one=6,
         result=payload(),
+        proposal_index_plus_one=8,
+    ),
+    "ProposeDecision": lambda: review_pb.ProposeDecisionRequest(
+        **_WHO,
+        step="step-1",
+        verdict=review_pb.VERDICT_EXECUTED,
+        reason_code="receipt_found",
+        reason=payload(b"seen"),
+        evidence=[payload()],
+        expected_version=7,
+        supersedes_index_plus_one=6,
+        result=payload(),
     ),
     "AllowDowngrade": lambda: review_pb.AllowDowngradeRequest(
         request_id=REQUEST_ID,

@@ -52,7 +52,7 @@ def test_a_command_means_the_same_through_both_doors(field: str) -> None:
 
 def test_every_mutating_method_of_runs_has_a_place_in_submit() -> None:
     names = {method.name for method in IN_SUBMIT.values()}
-    assert METHODS.keys() - names == {"Reconcile", "AllowDowngrade"}
+    assert METHODS.keys() - names == {"AllowDowngrade"}
 
 
 def test_a_malformed_command_is_its_own_fault_and_its_neighbours_are_taken() -> None:

@@ -31,6 +31,7 @@ LEFT_OUT = {
     "RequestCancel": "request_id receipt last_head_seen",
     "CloseRun": "request_id process receipt last_head_seen",
     "Reconcile": "request_id reason evidence result receipt last_head_seen",
+    "ProposeDecision": "request_id reason evidence result receipt last_head_seen",
     "AllowDowngrade": "request_id receipt last_head_seen",
 }
 """What does not count as content. A field may leave this list; one that joins it changes what an

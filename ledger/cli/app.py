@@ -9,6 +9,7 @@ import typer
 
 from ledger.cli import (
     attesting,
+    bulk,
     checking,
     demonstrating,
     housekeeping,
@@ -63,6 +64,7 @@ for _name, _panel, _command in (
     ("show", READ, reading.show),
     ("unknown", READ, reviewing.unknown),
     ("reconcile", READ, reviewing.reconcile),
+    ("reconcile-all", READ, bulk.reconcile_all),
     ("propose", READ, proposing.propose),
     ("receipt", PROVE, attesting.receipt),
     ("export", PROVE, attesting.export),

@@ -55,9 +55,11 @@ def _renew(
     if refused is not None:
         return refused
     expires_us = now_us + command.ttl_ms * 1000
+    # A renewal may also shorten: the sweep then has to look sooner than it would have.
+    due_us = min(expires_us, number(leases[0][8] or expires_us))
     changed = changing.update(
         LEASES,
-        {"expires_us": expires_us},
+        {"expires_us": expires_us, "due_us": due_us},
         equal={
             "tenant": log.tenant,
             "run": command.run,

@@ -177,6 +177,14 @@ def test_a_renewal_extends_the_lease_and_writes_no_entry(ledger: LedgerInProcess
     assert ledger.types("run-1") == ["run.opened", "lease.acquired", "step.planned"]
 
 
+def test_a_lease_that_a_renewal_shortened_is_swept_when_it_ends(ledger: LedgerInProcess) -> None:
+    driver = driven(ledger, ttl_s=60)
+    assert said(driver.renew(ttl_s=5)) == "ok"
+    ledger.clock.advance(5.1)
+    ledger.sweep()
+    assert ledger.types()[-1] == "lease.expired"
+
+
 def test_a_renewal_is_refused_once_the_lease_has_ended(ledger: LedgerInProcess) -> None:
     driver = driven(ledger)
     ledger.clock.advance(30.1)

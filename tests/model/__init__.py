@@ -1,0 +1,1 @@
+"""The ledger beside an independent model of it, under a clock, a network and deaths of our own."""

@@ -21,6 +21,7 @@ from ledger.core.commands import (
     MarkUnknown,
     OpenRun,
     PlanSteps,
+    ProposeDecision,
     Reconcile,
     ReleaseLease,
     RenewLease,
@@ -53,6 +54,7 @@ COMMANDS = (
     AttachEvidence,
     RequestCancel,
     CloseRun,
+    ProposeDecision,
     Reconcile,
     AllowDowngrade,
 )

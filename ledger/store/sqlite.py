@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Final, Self
 
@@ -27,6 +28,7 @@ from ledger.store.tables import HEADS, Row, Table, Value
 from ledger.store.writes import HeldWrites, Write
 
 _IDLE_READERS_MAX: Final = 8
+_KEYS_A_STATEMENT: Final = (32, 8, 1)
 _MIGRATIONS_TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS schema_migrations (name TEXT NOT NULL PRIMARY KEY,"
     " digest TEXT NOT NULL, applied_us INTEGER NOT NULL) STRICT, WITHOUT ROWID"
@@ -54,8 +56,14 @@ class SqliteReading:
     def get_by(self, table: Table, columns: Sequence[str], values: Sequence[Row]) -> list[Row]:
         """See `Reading.get_by`."""
         keys = asked_keys(table, columns, values)
-        statement = statements.get_one(table, tuple(columns), _mark)
-        return self._connection.run_each(f"get {table.name}", statement, keys)
+        named = tuple(columns)
+        return self._connection.run_each(
+            f"get {table.name}",
+            [
+                (statements.get_some(table, named, _mark, len(some)), list(chain(*some)))
+                for some in _in_chunks(keys)
+            ],
+        )
 
     def page(
         self,
@@ -373,6 +381,16 @@ class _Applying:
 def host_clock_us(settings: StoreSettings) -> int:
     """The host's clock in microseconds since the epoch, shifted."""
     return time.time_ns() // 1000 + settings.shift_us()
+
+
+def _in_chunks(keys: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Few sizes make few texts, and a large one spares the most: each statement gives up the
+    interpreter's lock and has to wait for it again."""
+    start = 0
+    for size in _KEYS_A_STATEMENT:
+        while len(keys) - start >= size:
+            yield keys[start : start + size]
+            start += size
 
 
 def _text(write: Write) -> str:

@@ -20,7 +20,7 @@ from ledger.store.errors import (
     WrongSchema,
 )
 from ledger.store.settings import Moment, StoreSettings
-from ledger.store.tables import Row
+from ledger.store.tables import Row, Value
 
 OLDEST_VERSION: Final = (3, 37, 0)
 """STRICT tables."""
@@ -70,12 +70,12 @@ class SqliteConnection:
         """Runs one statement and answers how many rows it changed."""
         return self._funnel(kind, lambda: self._raw.execute(statement, values).rowcount)
 
-    def run_each(self, kind: str, statement: str, rows: Sequence[Row]) -> list[Row]:
-        """Runs one statement for each row of values and answers all their rows; one statement to
-        the observer."""
+    def run_each(self, kind: str, statements: Sequence[tuple[str, Sequence[Value]]]) -> list[Row]:
+        """Runs statements that read, each with its values, and answers all their rows; one
+        statement to the observer."""
         execute = self._raw.execute
         return self._funnel(
-            kind, lambda: [row for each in rows for row in execute(statement, each)]
+            kind, lambda: [row for text, values in statements for row in execute(text, values)]
         )
 
     def write_each(self, kind: str, statement: str, rows: Sequence[Row]) -> None:

@@ -67,10 +67,20 @@ def page(shape: PageShape, mark: Mark) -> str:
 
 
 @cache
-def get_one(table: Table, columns: tuple[str, ...], mark: Mark) -> str:
-    """SELECT of the rows whose named columns equal the parameters."""
-    where = _conditions(_Marks(mark), columns, ())
-    return select_from(table) + _where(where)
+def get_some(table: Table, columns: tuple[str, ...], mark: Mark, count: int) -> str:
+    """SELECT of the rows whose named columns equal one of `count` lists of parameters.
+
+    CROSS JOIN holds SQLite to one search of the index for each; IN with VALUES reads the table.
+    """
+    next_mark = _Marks(mark)
+    names = [f"k{at}" for at in range(len(columns))]
+    keys = ", ".join(f"({', '.join(next_mark() for _ in names)})" for _ in range(count))
+    own = f"{table.name}."
+    where = " AND ".join(f"{own}{column} = {k}" for column, k in zip(columns, names, strict=True))
+    return (
+        f"WITH asked ({listed(names)}) AS (VALUES {keys})"  # noqa: S608 - names of tables
+        f" SELECT {listed(table.names, own)} FROM asked CROSS JOIN {table.name} ON {where}"
+    )
 
 
 @cache

@@ -50,6 +50,7 @@ from ledger.core.refusals import Reason, Refused
 from ledger.core.run import Run
 from ledger.core.sealing import SealBroken
 from ledger.core.step import Arguments
+from ledger.core.value import value
 from ledger.core.vocabulary import Role
 from ledger.failures import Failure, FailureKind
 from ledger.store.inline import Projections, Touched
@@ -77,7 +78,7 @@ class _Outcome:
     earlier: Earlier | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Result:
     """A batch that is about to be committed: its answers, and the log as it then stands."""
 
@@ -108,6 +109,7 @@ class Batch:
         self._projections = projections
         self._memory = memory
         self._heads: dict[RunId, bytes] = {}
+        self._decided: dict[tuple[str, str], _Outcome] = {}
         self._committed = Committed(appending, log, vault, projections, memory)
         head = appending.locked_head
         self._frontier = Frontier.from_bytes(head.frontier)
@@ -183,7 +185,8 @@ class Batch:
     def _decide(self, one: Prepared, known: dict[tuple[str, str], Earlier]) -> _Outcome:
         request = one.request
         at = (request.caller.principal, request.id)
-        earlier = known.get(at)
+        decided = self._decided.get(at)
+        earlier = known.get(at) if decided is None else self._as_earlier(decided)
         role = allowing_role(request.command, request.caller)
         if role is None and not isinstance(request.command, SweepRun):
             return _Outcome(request, _role_missing(request))
@@ -192,7 +195,6 @@ class Batch:
             if repeated is not None:
                 return repeated
         self._draft.begin(request, role or Role.ADMIN, one.refs())
-        placed_before = len(self._draft.placed)
         before = None
         if earlier is not None:
             before = Before(earlier.first_index, kept_answer(earlier.answer))
@@ -201,19 +203,11 @@ class Batch:
         if before is not None and _tells_of(before.answer, answer):
             outcome.earlier = earlier
         if self._draft.recorded_for_request:
-            self._note_recorded(outcome, answer, placed_before)
-            known[at] = self._as_earlier(outcome)
+            outcome.recorded = self._draft.recorded_for_request
+            outcome.first_index, outcome.last_index = self._draft.recorded_span
+            outcome.kept = keep_answer(answer)
+            self._decided[at] = outcome
         return outcome
-
-    def _note_recorded(self, outcome: _Outcome, answer: Answer, placed_before: int) -> None:
-        own = [
-            placed.event.index
-            for placed in self._draft.placed[placed_before:]
-            if placed.event.request_id == outcome.request.id
-        ]
-        outcome.recorded = len(own)
-        outcome.first_index, outcome.last_index = own[0], own[-1]
-        outcome.kept = keep_answer(answer)
 
     def _as_earlier(self, outcome: _Outcome) -> Earlier:
         """For a repeat within the batch; the leaf is filled in once it is known."""

@@ -20,6 +20,7 @@ from ledger.core.run import Run
 from ledger.core.run_events import SealedRef
 from ledger.core.step import Arguments
 from ledger.core.tiles import TileId
+from ledger.core.value import value
 from ledger.store.inline import Projections
 from ledger.store.interface import Appending
 from ledger.store.rows import blob, number, text
@@ -30,7 +31,7 @@ from ledger.vault import Gone, Prepared, Sealed, Vault
 REMEMBERED_MAX: Final = 5_000
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Earlier:
     """What is kept of a request that appended something."""
 

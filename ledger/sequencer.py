@@ -29,6 +29,7 @@ from ledger.core.ids import Tenant
 from ledger.core.log import Log
 from ledger.core.policy import Policies
 from ledger.core.refusals import Refused
+from ledger.core.value import value
 from ledger.failures import Failure, FailureKind
 from ledger.ledger_time import LedgerTime
 from ledger.renewal import renew
@@ -46,7 +47,7 @@ _STORE_FAILED: Final = frozenset({FailureKind.STORE_UNAVAILABLE, FailureKind.MAY
 Outcome = Answered | Failure
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class SequencerSettings:
     """How much may wait. `reserved_*` is room that only reports of started work may use, so that
     what a runtime did can be recorded while starts are already turned away."""
@@ -69,7 +70,7 @@ class _Envelope:
     missing: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class _Pending:
     envelope: _Envelope
     at: int

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ledger.core.commands import Command, OpenRun, Payload, PlanSteps, Request, Slot
 from ledger.core.errors import InvariantViolation
@@ -23,11 +25,13 @@ from ledger.core.sealing import (
     KEY_LENGTH,
     NONCE_LENGTH,
     SALT_LENGTH,
+    cipher_of,
     commits_to,
     open_sealed,
     payload_commitment,
     seal,
 )
+from ledger.core.value import value
 from ledger.keyring import Keyring
 from ledger.store.interface import Changing, Reading, Store
 from ledger.store.tables import DATA_KEYS, PAYLOADS, SUBJECTS, Row
@@ -35,6 +39,11 @@ from ledger.store.tables import DATA_KEYS, PAYLOADS, SUBJECTS, Row
 _FINGERPRINT: Final = b"ledger.arguments.v1\x00"
 _SECRET_ID: Final = DataKeyId("key-index-secret")
 _CACHED_KEYS_MAX: Final = 10_000
+_RANDOM_LENGTH: Final = 16 + SALT_LENGTH + NONCE_LENGTH
+"""What sealing one payload takes: its id, its salt and its nonce."""
+
+_Filled = tuple[Command, list[tuple[Slot, Payload]]]
+"""A command and its payloads, of which there is one at least."""
 
 
 @dataclass(slots=True)
@@ -49,7 +58,7 @@ class Sealed:
     tool: str
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Prepared:
     """A request with its payloads sealed."""
 
@@ -61,7 +70,7 @@ class Prepared:
         return {slot: sealed.ref for slot, sealed in self.sealed.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Opened:
     """A stored payload, opened."""
 
@@ -71,17 +80,18 @@ class Opened:
     key_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Gone:
     """A payload whose data key was destroyed by the entry at `index`."""
 
     index: int
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class _DataKey:
     id: DataKeyId
     key: bytes
+    cipher: AESGCM
     wrapped: bytes
     stored: bool
 
@@ -110,20 +120,25 @@ class Vault:
     def prepare(self, store: Store, log: Log, requests: Sequence[Request]) -> list[Prepared]:
         """Seals every payload of `requests`, in order. A run that an earlier one of them opens
         gives its subject to the later ones. Reads only for keys that are not known yet."""
+        given = [(request, list(request.command.payloads())) for request in requests]
+        filled = [(request.command, payloads) for request, payloads in given if payloads]
+        if not filled:
+            return [Prepared(request, {}) for request in requests]
         subjects = self._opened_subjects(requests)
-        unread = self._without_key(log, requests, subjects)
-        if unread or not self._has_keys(log, self._owners(requests, subjects)):
+        unread = self._without_key(log, filled, subjects)
+        if unread or not self._has_keys(log, _owners(filled, subjects)):
             with store.read() as reading:
                 subjects = self._subjects(reading, log, unread) | subjects
-                self._load_open_keys(reading, log, self._owners(requests, subjects))
+                self._load_open_keys(reading, log, _owners(filled, subjects))
+        count = sum(len(payloads) for _, payloads in filled)
+        random = _pieces(os.urandom(_RANDOM_LENGTH * count))
         prepared = []
-        for request in requests:
-            command = request.command
-            sealed = {
-                slot: self._seal(log, slot, payload, owner, _tool_of(command, slot))
-                for slot, payload in command.payloads()
-                for owner in (_owner(command, payload, subjects),)
-            }
+        for request, payloads in given:
+            sealed = {}
+            for slot, payload in payloads:
+                owner = _owner(request.command, payload, subjects)
+                tool = _tool_of(request.command, slot)
+                sealed[slot] = self._seal(log, slot, payload, owner, tool, next(random))
             prepared.append(Prepared(request, sealed))
         return prepared
 
@@ -135,16 +150,18 @@ class Vault:
         }
 
     def _without_key(
-        self, log: Log, requests: Sequence[Request], opened: Mapping[str, str]
+        self, log: Log, filled: Sequence[_Filled], opened: Mapping[str, str]
     ) -> set[str]:
         """Runs whose own key is not known: they may have a subject, under whose key theirs lies."""
+        concerned = {
+            run_of(command)
+            for command, payloads in filled
+            if not all(payload.subject for _, payload in payloads)
+        }
         return {
             run
-            for request in requests
-            for _, payload in request.command.payloads()
-            if not payload.subject
-            and (run := run_of(request.command)) not in opened
-            and (log.tenant, f"run:{run}") not in self._open
+            for run in concerned
+            if run not in opened and (log.tenant, f"run:{run}") not in self._open
         }
 
     def _has_keys(self, log: Log, owners: Iterable[str]) -> bool:
@@ -155,13 +172,6 @@ class Vault:
             return {}
         rows = reading.get(SUBJECTS, [(log.tenant, run) for run in sorted(runs)])
         return {str(row[1]): str(row[2]) for row in rows}
-
-    def _owners(self, requests: Sequence[Request], subjects: Mapping[str, str]) -> set[str]:
-        return {
-            _owner(request.command, payload, subjects)
-            for request in requests
-            for _, payload in request.command.payloads()
-        }
 
     def _load_open_keys(self, reading: Reading, log: Log, owners: Iterable[str]) -> None:
         missing = sorted(o for o in owners if (log.tenant, o) not in self._open)
@@ -188,7 +198,7 @@ class Vault:
         key_id, _, owner, wrapped, is_open, _ = row
         named = DataKeyId(str(key_id))
         key = self._keyring.unwrap(bytes(wrapped), tenant=tenant, data_key_id=named)  # type: ignore[arg-type]
-        known = _DataKey(named, key, bytes(wrapped), stored=True)  # type: ignore[arg-type]
+        known = _DataKey(named, key, cipher_of(key), bytes(wrapped), stored=True)  # type: ignore[arg-type]
         self._keys[named] = key
         if is_open:
             self._open[(tenant, str(owner))] = known
@@ -207,17 +217,19 @@ class Vault:
         named = DataKeyId(os.urandom(16).hex())
         key = os.urandom(KEY_LENGTH)
         wrapped = self._keyring.wrap(key, tenant=tenant, data_key_id=named)
-        return _DataKey(named, key, wrapped, stored=False)
+        return _DataKey(named, key, cipher_of(key), wrapped, stored=False)
 
-    def _seal(self, log: Log, slot: Slot, payload: Payload, owner: str, tool: str) -> Sealed:
+    def _seal(
+        self, log: Log, slot: Slot, payload: Payload, owner: str, tool: str, random: bytes
+    ) -> Sealed:
+        """`random`: `_RANDOM_LENGTH` bytes that were never used before."""
         data_key = self._open_key(log, owner)
-        random = os.urandom(16 + SALT_LENGTH + NONCE_LENGTH)
         payload_id = PayloadId(random[:16].hex())
         salt = random[16 : 16 + SALT_LENGTH]
         name = slot[0]
         sealed = seal(
             payload.content,
-            key=data_key.key,
+            key=data_key.cipher,
             salt=salt,
             nonce=random[16 + SALT_LENGTH :],
             origin=log.origin,
@@ -258,14 +270,18 @@ class Vault:
             self._load_open_keys(changing, log, {owner for _, _, owner in wrong})
             for one, slot, owner in wrong:
                 old = one.sealed[slot]
-                one.sealed[slot] = self._seal(log, slot, old.payload, owner, old.tool)
+                one.sealed[slot] = self._sealed_anew(log, slot, old, owner)
                 used[owner] = one.sealed[slot].ref.key_id
         replaced = self._confirm(changing, log, used)
         if replaced:
             for one in prepared:
                 for slot, old in one.sealed.items():
                     if old.owner in replaced:
-                        one.sealed[slot] = self._seal(log, slot, old.payload, old.owner, old.tool)
+                        one.sealed[slot] = self._sealed_anew(log, slot, old, old.owner)
+
+    def _sealed_anew(self, log: Log, slot: Slot, old: Sealed, owner: str) -> Sealed:
+        random = os.urandom(_RANDOM_LENGTH)
+        return self._seal(log, slot, old.payload, owner, old.tool, random)
 
     def _confirm(self, changing: Changing, log: Log, used: Mapping[str, str]) -> set[str]:
         """Owners whose key was destroyed or minted elsewhere meanwhile, now with the right one."""
@@ -364,6 +380,19 @@ def fingerprint(key: bytes, tool: str, content: bytes) -> bytes:
 def run_of(command: Command) -> RunId:
     """The run that a command names, empty if none."""
     return getattr(command, "run", RunId(""))
+
+
+def _owners(filled: Sequence[_Filled], subjects: Mapping[str, str]) -> set[str]:
+    return {
+        _owner(command, payload, subjects)
+        for command, payloads in filled
+        for _, payload in payloads
+    }
+
+
+def _pieces(random: bytes) -> Iterator[bytes]:
+    for start in range(0, len(random), _RANDOM_LENGTH):
+        yield random[start : start + _RANDOM_LENGTH]
 
 
 def _owner(command: Command, payload: Payload, subjects: Mapping[str, str]) -> str:

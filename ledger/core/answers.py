@@ -7,23 +7,26 @@ and the reader fills it in.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from operator import attrgetter
 from typing import Any, Final
 
 import orjson
 
 from ledger.core.refusals import Refused
 from ledger.core.run import Run
+from ledger.core.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class RunOpened:
     """The run exists as asked."""
 
     run: str
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class LeaseGranted:
     """The caller holds the lease until `expires_us` (ledger time)."""
 
@@ -35,12 +38,12 @@ class LeaseGranted:
     cancel_requested: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class LeaseEnded:
     """The lease was released or broken, or had ended before."""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Planned:
     """The plan stands. `keys` in the order of the request, empty where a class takes none."""
 
@@ -48,7 +51,7 @@ class Planned:
     cancel_requested: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Execute:
     """Run the tool. `deadline_us` and `now_us` are ledger time."""
 
@@ -61,7 +64,7 @@ class Execute:
     cancel_requested: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Replay:
     """Settled before: do not run the tool. The result is that of `payload_id`, empty if none."""
 
@@ -75,7 +78,7 @@ class Replay:
     cancel_requested: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Held:
     """Another live holder is in it."""
 
@@ -88,7 +91,7 @@ class Held:
     cancel_requested: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class StandingProposal:
     """What one person proposes about a step, for a second one to confirm by its index."""
 
@@ -99,7 +102,7 @@ class StandingProposal:
     proposed_us: int
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class UnknownStep:
     """A step that waits for a decision, with the very ids that Reconcile takes.
 
@@ -123,7 +126,7 @@ class UnknownStep:
     proposals: tuple[StandingProposal, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class OutcomeUnknown:
     """A dead attempt holds the key: stop and ask."""
 
@@ -131,7 +134,7 @@ class OutcomeUnknown:
     cancel_requested: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class StartRefused:
     """Refused, said as a directive."""
 
@@ -139,7 +142,7 @@ class StartRefused:
     cancel_requested: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Completed:
     """How a report was taken."""
 
@@ -150,7 +153,7 @@ class Completed:
     cancel_requested: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Marked:
     """How a report of an unknown outcome was taken. `unknown` where the step is unknown."""
 
@@ -160,52 +163,52 @@ class Marked:
     cancel_requested: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Withdrawn:
     """The step is withdrawn."""
 
     cancel_requested: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class EvidenceAttached:
     """The facts were attached."""
 
     contradiction: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class CancelRequested:
     """The run was asked to stop; `closed` if the ledger closed it for want of a driver."""
 
     closed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class RunClosed:
     """The run is closed."""
 
     status: str
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Reconciled:
     """The step is settled."""
 
     state: str
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class DecisionProposed:
     """The proposal stands, under its entry's index, until something settles or changes the step."""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class DowngradeAllowed:
     """The permission is recorded."""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Swept:
     """What was due on the run was done."""
 
@@ -252,18 +255,26 @@ _KEPT: Final[dict[str, type[Any]]] = {
         DowngradeAllowed,
     )
 }
-_NAMES: Final = {kind: tuple(f.name for f in fields(kind)) for kind in _KEPT.values()}
+
+
+def _reader(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """What takes the fields out of an answer of a kind, in order."""
+    names = [each.name for each in fields(kind)]
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda answer: tuple(getattr(answer, name) for name in names)
+
+
+_READERS: Final = {kind: _reader(kind) for kind in _KEPT.values()}
 
 
 def keep_answer(answer: Answer) -> bytes:
     """The stored form of an answer that appended something. Not normative and never hashed."""
     kind = type(answer)
-    return orjson.dumps([kind.__name__, [_kept(answer, name) for name in _NAMES[kind]]])
-
-
-def _kept(answer: Answer, name: str) -> Any:
-    value = getattr(answer, name)
-    return dump_unknown(value) if isinstance(value, UnknownStep) else value
+    values = _READERS[kind](answer)
+    if kind is Marked:
+        values = tuple(dump_unknown(v) if isinstance(v, UnknownStep) else v for v in values)
+    return orjson.dumps((kind.__name__, values))
 
 
 def dump_unknown(unknown: UnknownStep) -> dict[str, Any]:
@@ -291,7 +302,7 @@ def kept_answer(stored: bytes) -> Answer:
     return answer
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Appended:
     """Where a command's events stand: its last entry, and a tree size that includes it."""
 
@@ -302,7 +313,7 @@ class Appended:
     recorded_us: int
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Answered:
     """An answer with where it was appended; `append` is None when nothing was.
 

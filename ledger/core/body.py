@@ -7,7 +7,7 @@ absent from the JSON, and is absent exactly when it holds the default: one value
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Self, get_type_hints
 
@@ -15,13 +15,14 @@ from ledger.core import ids
 from ledger.core.canonical import INT_MAX, JsonObject
 from ledger.core.errors import InvariantViolation, Malformed
 from ledger.core.times import format_time, parse_time
+from ledger.core.value import value
 
 LIST_LENGTH_MAX: Final = 64
 BODY_PATH: Final = "$.event.body"
 ID_SCHEMA: Final[JsonObject] = {"type": "string", "pattern": "^[A-Za-z0-9._:/@#-]{1,128}$"}
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Kind:
     """One kind of value: to JSON, from JSON (raising `Malformed` at a path), and its schema."""
 
@@ -134,7 +135,7 @@ def _enum_kind(vocabulary: type[StrEnum]) -> Kind:
     return Kind(vocabulary.__name__, str, read, {"type": "string", "enum": [*words]})
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Field:
     """One field of a body. `absent` is the default that is never written, MISSING if required."""
 
@@ -144,7 +145,7 @@ class Field:
     absent: Any
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Body:
     """The body of one event type. Subclasses say their type and fields."""
 

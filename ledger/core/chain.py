@@ -7,15 +7,15 @@ sequencer and the library's recorder both call it.
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 
 from ledger.core.entry import build_entry
 from ledger.core.ids import Origin, RunId
 from ledger.core.merkle import Frontier, leaf_hash
 from ledger.core.tiles import Growth, TileId, grow
+from ledger.core.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class ChainEvent:
     """An event and its version in its run. `event` are its canonical bytes."""
 
@@ -25,7 +25,7 @@ class ChainEvent:
     event: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Chained:
     """Entries ready to be stored: `entries[i]` has index `size - len(entries) + i`."""
 

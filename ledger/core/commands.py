@@ -8,7 +8,6 @@ bytes here; they are sealed before the head is locked and never reach an entry.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from ledger.core.ids import (
@@ -24,6 +23,7 @@ from ledger.core.ids import (
     ToolName,
     ToolVersion,
 )
+from ledger.core.value import value
 from ledger.core.vocabulary import ActorKind, Auth, EffectClass, Outcome, Role, RunStatus, Verdict
 
 LEASE_TTL_MS_DEFAULT: Final = 30_000
@@ -40,7 +40,7 @@ OPEN_STEPS_MAX: Final = 2_000
 """Steps of one run that are planned or started: what ends the run writes one event for each."""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Caller:
     """The authenticated principal of a request: from the credential, never from the request."""
 
@@ -51,7 +51,7 @@ class Caller:
     roles: frozenset[Role]
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Payload:
     """Plain bytes of a caller. `subject` empty: the run's subject, else the run itself."""
 
@@ -64,7 +64,7 @@ Slot = tuple[str, int]
 """Which payload of a command: its name in the entry, and its ordinal among those of that name."""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class OpenRun:
     """Opens a run."""
 
@@ -81,7 +81,7 @@ class OpenRun:
         return iter(())
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class AcquireLease:
     """Takes the right to drive a run for `ttl_ms` (5,000 to 3,600,000)."""
 
@@ -96,7 +96,7 @@ class AcquireLease:
         return iter(())
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class RenewLease:
     """Extends a live lease to `ttl_ms` from now. Appends nothing; never queued with appends."""
 
@@ -107,7 +107,7 @@ class RenewLease:
     ttl_ms: int = LEASE_TTL_MS_DEFAULT
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class ReleaseLease:
     """Gives a lease back."""
 
@@ -121,7 +121,7 @@ class ReleaseLease:
         return iter(())
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class BreakLease:
     """Takes a lease away from its holder."""
 
@@ -134,7 +134,7 @@ class BreakLease:
         return iter(())
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class StepPlan:
     """One step to plan. `effect` None takes the bound class. `key` empty derives one.
 
@@ -152,7 +152,7 @@ class StepPlan:
     supersedes: Key = Key("")
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class PlanSteps:
     """Plans steps, all or none."""
 
@@ -170,7 +170,7 @@ class PlanSteps:
                 yield ("key", ordinal), Payload(step.raw_key, subject=step.arguments.subject)
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class StartStep:
     """Asks to start a step; `operation_ms` is how long the attempt may run."""
 
@@ -187,7 +187,7 @@ class StartStep:
         return iter(())
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class CompleteStep:
     """Reports what came of an attempt."""
 
@@ -208,7 +208,7 @@ class CompleteStep:
             yield ("external_reference", 0), self.external_reference
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class MarkUnknown:
     """Reports that nobody can say what came of an attempt."""
 
@@ -226,7 +226,7 @@ class MarkUnknown:
             yield ("note", 0), self.note
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class WithdrawStep:
     """Takes a planned step back before any start."""
 
@@ -242,7 +242,7 @@ class WithdrawStep:
         return iter(())
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class AttachEvidence:
     """Attaches facts; `dropped` counts lost best-effort records where `kind` is `gap`."""
 
@@ -262,7 +262,7 @@ class AttachEvidence:
             yield ("evidence", ordinal), payload
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class RequestCancel:
     """Asks a run to stop."""
 
@@ -275,7 +275,7 @@ class RequestCancel:
         return iter(())
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class CloseRun:
     """Closes a run."""
 
@@ -291,7 +291,7 @@ class CloseRun:
         return iter(())
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Reconcile:
     """Settles an unknown step. `supersedes_index` names the decision it supersedes, None if
     first; `proposal_index` the proposal it confirms, None where it takes none."""
@@ -318,7 +318,7 @@ class Reconcile:
             yield ("result", 0), self.result
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class ProposeDecision:
     """The first of two people's words on an unknown step; changes no state. Fields as of
     Reconcile."""
@@ -344,7 +344,7 @@ class ProposeDecision:
             yield ("result", 0), self.result
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class AllowDowngrade:
     """Permits a weaker class for one version of a tool."""
 
@@ -359,7 +359,7 @@ class AllowDowngrade:
         return iter(())
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class SweepRun:
     """The ledger's own: performs what is due on a run whose holder may be dead. No client sends
     it."""
@@ -392,7 +392,7 @@ Command = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Request:
     """A command with who sent it and under which id.
 

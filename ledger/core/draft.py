@@ -30,6 +30,7 @@ from ledger.core.run_events import (
     SealedRef,
 )
 from ledger.core.step import Arguments, Step
+from ledger.core.value import value
 from ledger.core.vocabulary import Role, Verdict
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -69,7 +70,7 @@ class Source(Protocol):
         """The run's data subject, empty if none was given."""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Placed:
     """An event with its place in its run, in the order of the log."""
 
@@ -87,6 +88,15 @@ class _Context:
     sealed: Mapping[Slot, SealedRef]
     trace: str
     part: int = 0
+    first: int = -1
+    last: int = -1
+
+    def next_part(self, index: int) -> None:
+        """The event at `index` was recorded under the request's own id."""
+        if self.part == 0:
+            self.first = index
+        self.last = index
+        self.part += 1
 
 
 class Draft:
@@ -225,11 +235,17 @@ class Draft:
         """How many events were recorded under the present request's own id."""
         return self._now.part
 
+    @property
+    def recorded_span(self) -> tuple[int, int]:
+        """The indexes of the first and last event under the present request's own id, which others
+        may stand between; only where there are any."""
+        return self._now.first, self._now.last
+
     def record(self, run: Run, body: Body, payloads: Sequence[SealedRef] = ()) -> RunEvent:
         """Records an event of the caller, the next part of its request."""
         now = self._now
         event = self._place(run, body, now.actor, now.request_id, now.digest, now.part, payloads)
-        now.part += 1
+        now.next_part(event.index)
         return event
 
     def record_own(self, run: Run, body: Body, *, cause: str) -> RunEvent:
@@ -273,7 +289,7 @@ class Draft:
         self.placed.append(Placed(LOG_RUN, self._log_version, body.TYPE, event))
         self._log_version += 1
         if as_part:
-            now.part += 1
+            now.next_part(index)
         self.fold_tool(body, index=index)
         return index
 
@@ -399,7 +415,7 @@ class Draft:
         return self._context
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Decided:
     """What a command came to: its answer, and how many events stand under its request id."""
 

@@ -6,15 +6,15 @@ from these classes, and a test holds the two together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from ledger.core.body import Body, Flag, Id, Ids, Int, Labels, Positive, Time
 from ledger.core.canonical import JsonObject
+from ledger.core.value import value
 from ledger.core.vocabulary import EffectClass, Outcome, RunStatus, StepState, Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class RunOpened(Body):
     """First entry of a run."""
 
@@ -26,7 +26,7 @@ class RunOpened(Body):
     labels: Labels = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class RunClosed(Body):
     """Ends driving."""
 
@@ -39,7 +39,7 @@ class RunClosed(Body):
     reason: Id = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class LeaseAcquired(Body):
     """A lease was given."""
 
@@ -54,7 +54,7 @@ class LeaseAcquired(Body):
     expires_at: Time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class LeaseReleased(Body):
     """A lease was given back."""
 
@@ -64,7 +64,7 @@ class LeaseReleased(Body):
     stop_reason: Id = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class LeaseExpired(Body):
     """A lease was found past."""
 
@@ -73,7 +73,7 @@ class LeaseExpired(Body):
     token: Positive
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class LeaseBroken(Body):
     """A lease was taken away."""
 
@@ -83,7 +83,7 @@ class LeaseBroken(Body):
     reason: Id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class StepPlanned(Body):
     """A step was planned."""
 
@@ -102,7 +102,7 @@ class StepPlanned(Body):
     supersedes: Id = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class StepStarted(Body):
     """An attempt was allowed."""
 
@@ -120,7 +120,7 @@ class StepStarted(Body):
     supersedes: Id = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class StepCompleted(Body):
     """An attempt ended."""
 
@@ -138,7 +138,7 @@ class StepCompleted(Body):
     cause: Id = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class StepUnknown(Body):
     """Nobody can say what came of an attempt."""
 
@@ -153,7 +153,7 @@ class StepUnknown(Body):
     cause: Id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class StepReplayed(Body):
     """A step was answered from a settled key."""
 
@@ -170,7 +170,7 @@ class StepReplayed(Body):
     source: Id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class StepWithdrawn(Body):
     """A planned step was taken back."""
 
@@ -180,7 +180,7 @@ class StepWithdrawn(Body):
     reason: Id = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class StepReconcileProposed(Body):
     """A first person proposed a decision."""
 
@@ -201,7 +201,7 @@ class StepReconcileProposed(Body):
     supersedes: Int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class StepReconciled(Body):
     """A decision settled an unknown."""
 
@@ -223,7 +223,7 @@ class StepReconciled(Body):
     supersedable: Flag = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class EvidenceAttached(Body):
     """Facts; changes no state."""
 
@@ -245,7 +245,7 @@ class EvidenceAttached(Body):
     replayed: Ids = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class CancelRequested(Body):
     """A run was asked to stop."""
 
@@ -254,7 +254,7 @@ class CancelRequested(Body):
     reason: Id = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ToolDeclared(Body):
     """A tool's class was bound."""
 
@@ -268,7 +268,7 @@ class ToolDeclared(Body):
     effect: EffectClass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ToolDowngradeAllowed(Body):
     """A weaker class was permitted."""
 

@@ -8,7 +8,6 @@ marks the run as not drivable here (formats, section 1).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, ClassVar, Final
@@ -22,6 +21,7 @@ from ledger.core.envelope import COMMITMENT_ALGORITHM
 from ledger.core.ids import LEDGER_ACTOR, PrincipalId, RequestId
 from ledger.core.run import Lease, Run
 from ledger.core.step import Arguments, Attempt, Decision, Proposal, Step
+from ledger.core.value import value
 from ledger.core.vocabulary import (
     ActorKind,
     Auth,
@@ -33,7 +33,7 @@ from ledger.core.vocabulary import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Actor:
     """Who made an event, in which role, and how authenticated."""
 
@@ -62,7 +62,7 @@ LEDGER: Final = Actor(LEDGER_ACTOR, ActorKind.SYSTEM, Auth.INTERNAL, "system")
 """The actor of events that the ledger makes itself (rules, section 10)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class SealedRef:
     """A payload as an entry names it. `fingerprint` compares arguments; it stands in no entry."""
 

@@ -53,10 +53,16 @@ def commits_to(commitment: bytes, *, salt: bytes, payload: bytes) -> bool:
     return hmac.compare_digest(commitment, payload_commitment(salt=salt, payload=payload))
 
 
+def cipher_of(key: bytes) -> AESGCM:
+    """What seals under a data key: worth keeping beside it, for it costs as much as sealing."""
+    _require_length(key, KEY_LENGTH, "a data key")
+    return AESGCM(key)
+
+
 def seal(
     payload: bytes,
     *,
-    key: bytes,
+    key: bytes | AESGCM,
     salt: bytes,
     nonce: bytes,
     origin: Origin,
@@ -65,13 +71,14 @@ def seal(
 ) -> bytes:
     """nonce || AES-256-GCM(key, nonce, salt || payload, aad = origin, payload id, name).
 
-    Bound to its place: it opens nowhere else. `nonce` must be fresh for each call with a key.
+    Bound to its place: it opens nowhere else. `nonce` must be fresh for each call with a key, which
+    may be given as its `cipher_of`.
     """
-    _require_length(key, KEY_LENGTH, "a data key")
     _require_length(salt, SALT_LENGTH, "a salt")
     _require_length(nonce, NONCE_LENGTH, "a nonce")
+    cipher = cipher_of(key) if isinstance(key, bytes) else key
     aad = _payload_aad(origin, payload_id, name)
-    return nonce + AESGCM(key).encrypt(nonce, salt + payload, aad)
+    return nonce + cipher.encrypt(nonce, salt + payload, aad)
 
 
 def open_sealed(

@@ -8,7 +8,6 @@ field as the client wrote it (`steps[3].arguments.content`; in Submit
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -16,6 +15,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from ledger.core.commands import Command, Request
 from ledger.core.errors import Malformed
+from ledger.core.value import value
 from ledger.head_seen import HeadSeen
 from ledger.service import decode_runs, decode_steps, fields
 from ledger.service.asking import Asking
@@ -28,7 +28,7 @@ from ledger.v1 import run_service_pb2 as pb
 _Message = TypeVar("_Message", bound=Message)
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Decoded:
     """A command ready to be submitted, whether its answer shall carry a receipt, and the head that
     its message says was seen."""
@@ -38,7 +38,7 @@ class Decoded:
     head_seen: HeadSeen | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Method:
     """A mutating call: its bare name, its request message, and what reads it."""
 

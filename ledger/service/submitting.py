@@ -79,11 +79,12 @@ class Submitter:
         response = pb.SubmitResponse()
         for at, (one, answer) in enumerate(zip(decoded, answers, strict=True)):
             result = response.results.add()
-            status = _status_of(answer) or _status_of(extras.get(at))
+            filled = extras.get(at, NO_EXTRAS)
+            status = _status_of(answer) or _status_of(filled)
             if status is not None:
                 result.error.CopyFrom(status)
                 continue
-            _fill(result, one, answer, extras.get(at, NO_EXTRAS))
+            _fill(result, one, answer, filled)
         call.facts["commands"] = len(decoded)
         return response.SerializeToString()
 

@@ -28,7 +28,9 @@ from ledger.store.tables import ENTRIES, REQUESTS, SUBJECTS, Row
 from ledger.store.tree import read_open_tiles
 from ledger.vault import Gone, Prepared, Sealed, Vault
 
-REMEMBERED_MAX: Final = 5_000
+REMEMBERED_MAX: Final = 2_000
+"""Open runs, and as many tools; of what is small, claims and subjects, twice as many. An open run
+takes about 2 KiB and as much for each of its steps, a claim 1 KiB."""
 
 
 @value()
@@ -81,8 +83,10 @@ class Memory:
         """Keeps the memory bounded."""
         if len(self.runs) + len(self.outdated) > REMEMBERED_MAX:
             self.runs, self.outdated, self.subjects = {}, {}, {}
-        if len(self.claims) > 4 * REMEMBERED_MAX:
+        if len(self.claims) > 2 * REMEMBERED_MAX:
             self.claims = {}
+        if len(self.subjects) > 2 * REMEMBERED_MAX:
+            self.subjects = {}
         if len(self.tools) > REMEMBERED_MAX:
             self.tools = {}
 

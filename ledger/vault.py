@@ -38,7 +38,8 @@ from ledger.store.tables import DATA_KEYS, PAYLOADS, SUBJECTS, Row
 
 _FINGERPRINT: Final = b"ledger.arguments.v1\x00"
 _SECRET_ID: Final = DataKeyId("key-index-secret")
-_CACHED_KEYS_MAX: Final = 10_000
+_CACHED_KEYS_MAX: Final = 2_000
+"""A key with what seals under it takes about 4 KiB."""
 _RANDOM_LENGTH: Final = 16 + SALT_LENGTH + NONCE_LENGTH
 """What sealing one payload takes: its id, its salt and its nonce."""
 

@@ -87,7 +87,7 @@ def _search(sqlite_file: Path, table: Table, names: tuple[str, ...]) -> str:
     raw.close()
     found = [line for line in plan if f" {table.name}" in line]
     assert len(found) == 1, plan
-    return found[0]
+    return str(found[0])
 
 
 @pytest.mark.parametrize("table", ALL, ids=lambda it: it.name)

@@ -8,7 +8,7 @@ tests look at its statements: before COMMIT it did not happen, after COMMIT it d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
 from threading import current_thread
@@ -131,6 +131,7 @@ class Door:
     acknowledged: list[tuple[int, bytes]] = field(default_factory=list)
     at: list[int] = field(default_factory=lambda: [0, 1])
     words: dict[str, int] = field(default_factory=dict)
+    restarts: int = 0
     _size: int = 0
     _may_fail: bool = False
 
@@ -147,6 +148,7 @@ class Door:
 
     def restart(self, at: int) -> None:
         """A replica ends, and another takes its place without any memory of it."""
+        self.restarts += 1
         self.ledger.replicas[self.at[at]].sequencer.drain(10)
         self.ledger.replica()
         self.at[at] = len(self.ledger.replicas) - 1
@@ -270,6 +272,11 @@ class Door:
     def _stored_size(self) -> int:
         with self.ledger.store.read() as reading:
             return reading.head(self.ledger.log.number).size
+
+
+def caller_of(ledger: LedgerInProcess, by: Caller) -> Caller:
+    """The principal as one of the ledger's own tenant."""
+    return replace(by, tenant=ledger.tenant)
 
 
 def _who(caller: Caller) -> dict[str, Any]:

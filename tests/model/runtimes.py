@@ -27,7 +27,7 @@ from ledger.core.commands import (
 )
 from ledger.core.ids import HolderName, ProcessNonce, RunId, StepId, ToolVersion, uuid7
 from ledger.core.vocabulary import EffectClass, Outcome, RunStatus
-from tests.model.door import START_US, Door
+from tests.model.door import START_US, Door, caller_of
 from tests.model.network import Message, Network
 from tests.model.world import Call, World
 from tests.support.driving import Driver
@@ -121,7 +121,7 @@ class Runtime:
         run = self._some_run()
         if chance.random() < 0.1 and self.tokens.get(run):
             command = RenewLease(RunId(run), self.tokens[run], self.process, self._ttl_ms())
-            by = replace(self.by, tenant=stage.door.ledger.tenant)
+            by = caller_of(stage.door.ledger, self.by)
             return f"{self.name} renews {run}: {stage.door.renew(by, command, at=at)}"
         commands = self._commands(run)
         requests = [stage.request(command, self.by) for command in commands]

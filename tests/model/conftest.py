@@ -11,7 +11,8 @@ from tests.model.door import StillHouse
 
 
 @pytest.fixture(
-    scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+    scope="session",
+    params=["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.long])],
 )
 def still_house(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

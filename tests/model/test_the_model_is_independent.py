@@ -1,4 +1,4 @@
-"""The model can only judge the product while it knows nothing of its code, and can be read whole."""
+"""The model can judge the product only while it knows nothing of it, and can be read whole."""
 
 from __future__ import annotations
 

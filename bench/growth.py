@@ -21,6 +21,8 @@ from bench.orders import CallLoad, Taken
 from bench.tables import Ratio
 
 COMMANDS: Final = 100
+FILLING_COMMANDS: Final = 1_000
+"""A message that fills a log may be as long as the server takes: nothing is measured then."""
 SUBMITTERS: Final = 2
 TARGET: Final = 0.8
 _FILL_WINDOW_S: Final = 5.0
@@ -59,7 +61,7 @@ class Log:
         self._load = load
         self._windows = 0
 
-    def window(self, window_s: float, *, entries_max: int = 0) -> Taken:
+    def window(self, window_s: float, *, commands: int = COMMANDS, entries_max: int = 0) -> Taken:
         """Appends for so long, or until about `entries_max` entries more."""
         server = self.side.server
         self._windows += 1
@@ -70,7 +72,7 @@ class Log:
                 server_pid=server.pid,
                 name=f"g{self._windows}",
                 callers=SUBMITTERS,
-                commands=COMMANDS,
+                commands=commands,
                 window_s=window_s,
                 entries_max=entries_max,
             )
@@ -81,7 +83,7 @@ class Log:
     def fill(self, size: int, *, until_s: float) -> None:
         """Appends until the log has about `size` entries, or the time is over."""
         while self.size < size and time.monotonic() < until_s:
-            self.window(_FILL_WINDOW_S, entries_max=size - self.size)
+            self.window(_FILL_WINDOW_S, commands=FILLING_COMMANDS, entries_max=size - self.size)
 
     def rss_mib(self) -> float:
         """Resident memory of the server's process now."""

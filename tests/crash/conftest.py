@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.counting import pytest_terminal_summary  # noqa: F401 - a hook
 from tests.crash.mortal_server import MortalServer, Nursery
 from tests.crash.supervisor import Supervisor
 

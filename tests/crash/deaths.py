@@ -1,4 +1,4 @@
-"""Where a process dies while a run is driven: the named windows, and who is the one to die there."""
+"""Where a process dies while a run is driven: the named windows, and who dies there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold after any death: of the world's effects, the ledger's word on them, and the log."""
+"""What must hold after any death, of the world's effects and of the ledger's word on them."""
 
 from __future__ import annotations
 

@@ -1,20 +1,24 @@
 """The crash matrix: who dies, in which window, at which occurrence, on which store.
 
-Real processes, real gRPC, real SIGKILL. A runtime drives runs of three non-idempotent writes; what
-died starts again, a confirmer settles what is unknown by asking the world, and in the end every
-run is closed and each of its writes happened once. Each death proves by the log that it came in the
-window that it was meant for.
+Real processes, real gRPC, real SIGKILL of the client, of its server, or of both. A runtime drives
+runs of three non-idempotent writes; what died starts again, a confirmer settles what is unknown by
+asking the world, and in the end every run is closed and each of its writes happened once. Each
+death proves by the log that it came in the window that it was meant for.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.crash.counting import MATRIX, Counts
 from tests.crash.deaths import Death, Role, Victim, Window
+from tests.crash.judging import judge
+from tests.crash.outside import Notes, World
 from tests.crash.supervisor import Supervisor
 
 pytestmark = pytest.mark.timeout(120)
@@ -33,7 +37,8 @@ CELLS: Final = [
         marks=() if (window, victim) in EVERY_DAY else pytest.mark.long,
     )
     for window in Window
-    for victim in (Victim.CLIENT, Victim.SERVER)
+    for victim in Victim
+    if window.role is not Role.SWEEP or victim is not Victim.BOTH
 ]
 CLOSING: Final = (Window.CLOSE_BEGUN, Window.CLOSE_COMMITTED)
 TAKING_OVER: Final = (Window.TAKEOVER_BEGUN, Window.TAKEOVER_COMMITTED)
@@ -45,12 +50,15 @@ Plot = tuple[Sequence[str], Sequence[Death]]
 def plots(window: Window, victim: Victim) -> list[Plot]:
     """How a window is passed three times.
 
-    A step's windows: three runs, in each of which the death comes at another step. A close: the
-    third close is that of a third run. Take-over, sweep and decision need somebody who died in a
-    tool, before its effect or after, and so come three times in one run.
+    A step's windows: three runs, in each of which the death comes at another step. A close: three
+    times three runs, as one process closes them. Take-over, sweep and decision need somebody who
+    died in a tool, before its effect or after, and so come three times in one run.
     """
     if window in CLOSING:
-        return [(["one", "two", "three"], [Death(window, victim)] * OCCURRENCES)]
+        return [
+            ([f"run-{nth}-{run}" for run in range(OCCURRENCES)], [Death(window, victim, nth=nth)])
+            for nth in range(1, OCCURRENCES + 1)
+        ]
     if window in TAKING_OVER or window.role is not Role.RUNTIME:
         tools = (Window.AFTER_EFFECT, Window.BEFORE_EFFECT, Window.AFTER_EFFECT)
         deaths = [
@@ -62,7 +70,10 @@ def plots(window: Window, victim: Victim) -> list[Plot]:
 
 @pytest.mark.parametrize(("window", "victim"), CELLS)
 def test_each_write_happens_once_through_deaths_in_this_window(
-    supervisor: Supervisor, window: Window, victim: Victim
+    supervisor: Supervisor,
+    window: Window,
+    victim: Victim,
+    record_property: Callable[[str, object], None],
 ) -> None:
     made = plots(window, victim)
     for runs, deaths in made:
@@ -75,7 +86,32 @@ def test_each_write_happens_once_through_deaths_in_this_window(
     assert set(effects.values()) == {1}
     runs_driven = sum(len(runs) for runs, _ in made)
     assert len(effects) == 3 * runs_driven
-    print(
-        f"{victim.name} dies {window}: {OCCURRENCES} of {came.total()} deaths, "
-        f"{runs_driven} runs, {len(effects)} effects, each once, {len(entries)} entries"
+    counted = Counts(
+        cells=1,
+        occurrences=OCCURRENCES,
+        deaths=came.total(),
+        runs=runs_driven,
+        effects=len(effects),
+        entries=len(entries),
     )
+    record_property(MATRIX, counted.told())
+
+
+def test_the_judge_finds_a_second_effect_a_wrong_word_and_a_missing_entry(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    """What the cells rest on must be able to fail."""
+    supervisor.drive(["run"], [])
+    entries = supervisor.verify()
+    keys = supervisor.world.keys_of("run")
+    judge(entries, supervisor.world, Notes(tmp_path / "world"))
+    with pytest.raises(AssertionError, match="missing"):
+        judge(entries[:-1], supervisor.world, Notes(tmp_path / "world"))
+    started = [entry.type for entry in entries].index("step.started")
+    with pytest.raises(AssertionError, match="told as not run"):
+        judge(entries[:started], supervisor.world, Notes(tmp_path))
+    with pytest.raises(AssertionError, match="did not run"):
+        judge(entries, World(tmp_path), Notes(tmp_path))
+    supervisor.world.act(run="run", action="s1", key=keys["s1"][0])
+    with pytest.raises(AssertionError, match="happened 2 times"):
+        judge(entries, supervisor.world, Notes(tmp_path / "world"))

@@ -19,6 +19,17 @@ from ledger.client.aio_ledger import AsyncLedger
 from ledger.client.aio_run import AsyncEffect, AsyncRun, AsyncTool
 from ledger.client.calls import Command, CommandResult
 from ledger.client.checks import Limits
+from ledger.client.confirming import (
+    Answer,
+    CannotTell,
+    Confirmer,
+    Confirming,
+    Executed,
+    LeftForPerson,
+    NotExecuted,
+    Settled,
+    Waits,
+)
 from ledger.client.credentials import Tls
 from ledger.client.errors import (
     AlreadyReported,
@@ -86,6 +97,7 @@ from ledger.client.words import (
 
 __all__ = [
     "AlreadyReported",
+    "Answer",
     "Append",
     "AsyncEffect",
     "AsyncLedger",
@@ -94,10 +106,13 @@ __all__ = [
     "AuditNotRecorded",
     "Availability",
     "CallFailed",
+    "CannotTell",
     "Checkpoint",
     "Closed",
     "Command",
     "CommandResult",
+    "Confirmer",
+    "Confirming",
     "CredentialMissing",
     "DeadlineOverrun",
     "DeadlinePassed",
@@ -108,6 +123,7 @@ __all__ = [
     "Effect",
     "EffectClass",
     "Entry",
+    "Executed",
     "ForkedProcess",
     "HeldByAnother",
     "HistoryRewound",
@@ -115,8 +131,10 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "LedgerUnavailable",
+    "LeftForPerson",
     "Limits",
     "NotAuthenticated",
+    "NotExecuted",
     "NotExecuting",
     "NothingSent",
     "Outcome",
@@ -142,6 +160,7 @@ __all__ = [
     "RunNotDriven",
     "RunStatus",
     "Settings",
+    "Settled",
     "StandingProposal",
     "Step",
     "StepInfo",
@@ -152,5 +171,6 @@ __all__ = [
     "UnknownStep",
     "Verdict",
     "Violation",
+    "Waits",
     "requests",
 ]

@@ -1,0 +1,1 @@
+"""Worked examples; each one is run by a test."""

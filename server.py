@@ -1,6 +1,7 @@
 """The composition root: the whole house in one file, wired and started.
 
     python -m server
+    python -m server projections check|rebuild
 
 Settings come from the environment (`ledger/settings.py`). In order: store (migrated and checked),
 keys, tenants and their logs, principals, sequencer, readers, services, address. What cannot be
@@ -64,8 +65,10 @@ from ledger.tenants import Tenants
 from ledger.threads import Threads
 from ledger.vault import Vault
 from ledger.wakes import Wakes
+from projections import command
 from projections.idempotency import IdempotencyRows
 from projections.leases import LeaseRows
+from projections.mending import Mending
 from projections.resume import ResumeRows
 from projections.unknowns import UnknownRows
 from projections.views import Views
@@ -89,10 +92,30 @@ def main() -> int:
         return 1
     configure_logs(form=settings.log_format, level=settings.log_level)
     try:
+        if sys.argv[1:2] == ["projections"]:
+            return mend(settings, sys.argv[2])
         return asyncio.run(serve(settings))
     except (CannotStart, KeyMissing, StoreError, Malformed, OSError) as fault:
         sys.stderr.write(f"The ledger did not start: {fault}\n")
         return 1
+
+
+def mend(settings: Settings, action: str) -> int:
+    """Checks or rebuilds the inline projections of every log, and serves nothing."""
+    store = open_store(settings.store_address())
+    try:
+        store.check()
+        vault = Vault(Keyring.load(settings.keys_folder))
+        policies = settings.policies()
+        return command.run(
+            action,
+            {
+                log.tenant: Mending(store, vault, log, policies.of(log.tenant))
+                for log in Tenants(store, vault).all()
+            },
+        )
+    finally:
+        store.close()
 
 
 async def serve(settings: Settings) -> int:

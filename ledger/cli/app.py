@@ -14,6 +14,7 @@ from ledger.cli import (
     confirming,
     demonstrating,
     housekeeping,
+    projecting,
     proposing,
     reading,
     reviewing,
@@ -75,6 +76,7 @@ for _name, _panel, _command in (
     app.command(_name, help=taught(_command), rich_help_panel=_panel)(_command)
 app.add_typer(housekeeping.keys, name="keys", rich_help_panel=RUN_ONE)
 app.add_typer(housekeeping.tenants, name="tenants", rich_help_panel=RUN_ONE)
+app.add_typer(projecting.projections, name="projections", rich_help_panel=RUN_ONE)
 app.add_typer(attesting.checkpoint, name="checkpoint", rich_help_panel=PROVE)
 
 

@@ -13,6 +13,7 @@ from ledger.client.aio_run import AsyncRun
 from ledger.client.aio_wire import AioWire
 from ledger.client.calls import Command, CommandResult, Page
 from ledger.client.credentials import TOKEN_ID, Tls, endpoint, find_target
+from ledger.client.errors import LedgerUnavailable
 from ledger.client.flow import Flow, Settings
 from ledger.client.head_memory import HeadMemory
 from ledger.client.lease_core import LEASE_S, RunOptions
@@ -157,10 +158,23 @@ class AsyncLedger:
         )
 
     async def watch(self, run: str, *, after_version: int = 0) -> AsyncIterator[RunChange]:
-        """A run's state now and after every change, until the stream is given up."""
-        request = runs.WatchRunRequest(run=run, after_version=after_version)
-        async for answer in self._wire.stream(methods.WATCH_RUN, request):
-            yield calls.run_change_of(answer)
+        """A run's state now and after every change, until the stream is given up.
+
+        A stream that breaks is asked for again from the last version seen, so a server may be
+        restarted meanwhile; `LedgerUnavailable` is raised where none answers within the retry
+        policy's deadline.
+        """
+        heard_s = self._settings.clock()
+        while True:
+            request = runs.WatchRunRequest(run=run, after_version=after_version)
+            try:
+                async for answer in self._wire.stream(methods.WATCH_RUN, request):
+                    change = calls.run_change_of(answer)
+                    after_version, heard_s = change.run.version, self._settings.clock()
+                    yield change
+            except LedgerUnavailable as lost:
+                again = calls.before_watching_on(self._settings, lost, since_s=heard_s)
+                await self._wire.drive(again)
 
     async def request_cancel(self, run: str, *, reason: str = "") -> CancelAsked:
         """Ask a run to stop: nothing more may start in it."""

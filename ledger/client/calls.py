@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar, assert_never
+from typing import Final, Generic, TypeAlias, TypeVar, assert_never
 
 from google.protobuf.message import Message
 
 from ledger.client import decode, methods, requests
 from ledger.client.checks import Checks
-from ledger.client.errors import LedgerError
+from ledger.client.errors import LedgerError, LedgerUnavailable
 from ledger.client.failures import error_of, failure_of_status
-from ledger.client.flow import Flow, Method, Settings, answered
+from ledger.client.flow import Flow, Method, Pause, Settings, answered
 from ledger.client.values import (
     Appended,
     CancelAsked,
@@ -37,6 +37,8 @@ from ledger.v1 import run_service_pb2 as runs
 
 A = TypeVar("A", bound=Message)
 T = TypeVar("T")
+
+_WATCH_AGAIN_S: Final = 0.2
 
 Command: TypeAlias = (
     runs.OpenRunRequest
@@ -211,6 +213,17 @@ def break_lease(settings: Settings, run: str, *, reason: str) -> Flow[Appended]:
     """Take a lease away (admin)."""
     request = requests.break_lease(run, reason=reason, limits=settings.limits)
     return decoded(settings, methods.BREAK_LEASE, request, decode.released_of)
+
+
+def before_watching_on(
+    settings: Settings, lost: LedgerUnavailable, *, since_s: float
+) -> Flow[None]:
+    """A pause before a broken stream is asked for again. Raises `lost` once the settings' deadline
+    is past since the stream last answered.
+    """
+    if settings.clock() - since_s > settings.retry.deadline_s:
+        raise lost
+    yield Pause(_WATCH_AGAIN_S)
 
 
 def request_cancel(settings: Settings, run: str, *, reason: str) -> Flow[CancelAsked]:

@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 from ledger.client import calls, methods, requests, review_requests
 from ledger.client.calls import Command, CommandResult, Page
 from ledger.client.credentials import TOKEN_ID, Tls, endpoint, find_target
+from ledger.client.errors import LedgerUnavailable
 from ledger.client.flow import Flow, Settings
 from ledger.client.head_memory import HeadMemory
 from ledger.client.lease_core import LEASE_S, RunOptions
@@ -154,9 +155,22 @@ class Ledger:
         )
 
     def watch(self, run: str, *, after_version: int = 0) -> Iterator[RunChange]:
-        """A run's state now and after every change, until the stream is given up."""
-        request = runs.WatchRunRequest(run=run, after_version=after_version)
-        return map(calls.run_change_of, self._wire.stream(methods.WATCH_RUN, request))
+        """A run's state now and after every change, until the stream is given up.
+
+        A stream that breaks is asked for again from the last version seen, so a server may be
+        restarted meanwhile; `LedgerUnavailable` is raised where none answers within the retry
+        policy's deadline.
+        """
+        heard_s = self._settings.clock()
+        while True:
+            request = runs.WatchRunRequest(run=run, after_version=after_version)
+            try:
+                for answer in self._wire.stream(methods.WATCH_RUN, request):
+                    change = calls.run_change_of(answer)
+                    after_version, heard_s = change.run.version, self._settings.clock()
+                    yield change
+            except LedgerUnavailable as lost:
+                self._wire.drive(calls.before_watching_on(self._settings, lost, since_s=heard_s))
 
     def request_cancel(self, run: str, *, reason: str = "") -> CancelAsked:
         """Ask a run to stop: nothing more may start in it."""

@@ -42,6 +42,12 @@ def _read_id(value: Any, path: str) -> str:
     return ids.any_id(str, value, path=path)
 
 
+def _read_name(value: Any, path: str) -> str:
+    if type(value) is not str:
+        raise Malformed(path, "is not a string")
+    return ids.origin(value, path=path)
+
+
 def _read_int(value: Any, path: str) -> int:
     if type(value) is not int or not 0 <= value <= INT_MAX:
         raise Malformed(path, "is not an integer of 0..2^53-1")
@@ -83,8 +89,14 @@ _TIME_SCHEMA: Final[JsonObject] = {
     "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$",
 }
 _INT_SCHEMA: Final[JsonObject] = {"type": "integer", "minimum": 0, "maximum": INT_MAX}
+_NAME_SCHEMA: Final[JsonObject] = {
+    "type": "string",
+    "pattern": "^[a-z0-9.-]+(/[a-z0-9._-]+)*$",
+    "maxLength": ids.ORIGIN_LENGTH_MAX,
+}
 _KINDS: Final = {
     "Id": Kind("Id", _same, _read_id, ID_SCHEMA),
+    "Name": Kind("Name", _same, _read_name, _NAME_SCHEMA),
     "Int": Kind("Int", _same, _read_int, _INT_SCHEMA),
     "Positive": Kind("Positive", _same, _read_positive, {**_INT_SCHEMA, "minimum": 1}),
     "Time": Kind("Time", format_time, _read_time, _TIME_SCHEMA),
@@ -110,6 +122,8 @@ _KINDS: Final = {
 }
 Id = str
 """An id (formats, section 1)."""
+Name = str
+"""The name of a log, its origin."""
 Int = int
 """An integer of 0..2^53-1."""
 Positive = int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from ledger.core.body import Body, Flag, Id, Ids, Int, Labels, Positive, Time
+from ledger.core.body import Body, Flag, Id, Ids, Int, Labels, Name, Positive, Time
 from ledger.core.canonical import JsonObject
 from ledger.core.value import value
 from ledger.core.vocabulary import EffectClass, Outcome, RunStatus, StepState, Verdict
@@ -283,6 +283,110 @@ class ToolDowngradeAllowed(Body):
     reason: Id
 
 
+@value(kw_only=True)
+class AccessRefused(Body):
+    """Somebody was refused."""
+
+    TYPE: ClassVar[str] = "access.refused"
+    MEANING: ClassVar[str] = (
+        "The actor asked for what he may not have: a missing role, a decision on his own run, "
+        "another effect class than the bound or allowed one, another plan for a planned step. "
+        "Nothing else was recorded for it. Once per principal and request id; a call without a "
+        "request id has a random one. actor.role is none where no role of his allowed the method."
+    )
+    method: Id
+    reason: Id
+    run: Id = ""
+    step: Id = ""
+
+
+@value(kw_only=True)
+class AccessPayloadRead(Body):
+    """A payload was asked for and is handed out."""
+
+    TYPE: ClassVar[str] = "access.payload_read"
+    MEANING: ClassVar[str] = (
+        "The payload that the entry at index of the log origin names is handed out to the actor; "
+        "recorded before it is. name is the payload's name in that entry, run the entry's run."
+    )
+    origin: Name
+    index: Int
+    payload: Id
+    name: Id
+    run: Id
+
+
+@value(kw_only=True)
+class AccessLogRead(Body):
+    """The access log itself was read."""
+
+    TYPE: ClassVar[str] = "access.log_read"
+    MEANING: ClassVar[str] = (
+        "Entries of this access log are handed out to the actor from index start on, by method; "
+        "recorded before they are."
+    )
+    method: Id
+    start: Int
+
+
+@value(kw_only=True)
+class AccessExported(Body):
+    """The log was copied."""
+
+    TYPE: ClassVar[str] = "access.exported"
+    MEANING: ClassVar[str] = (
+        "The actor began to copy the log origin, from index start on; recorded before its first "
+        "entry was handed out. The reader's own word: copying without saying so looks like reading."
+    )
+    origin: Name
+    start: Int
+
+
+@value(kw_only=True)
+class AccessVerified(Body):
+    """The log was read to verify it."""
+
+    TYPE: ClassVar[str] = "access.verified"
+    MEANING: ClassVar[str] = (
+        "The actor began to read the log origin to verify it, from index start on; recorded before "
+        "its first entry was handed out. The verdict is the reader's and stands nowhere here."
+    )
+    origin: Name
+    start: Int
+
+
+@value(kw_only=True)
+class AccessAdministered(Body):
+    """An administrative act."""
+
+    TYPE: ClassVar[str] = "access.administered"
+    MEANING: ClassVar[str] = (
+        "An administrator's act is about to be done; recorded before it is. What came of a "
+        "command stands in the tenant's log under the same request id, or nowhere if it was "
+        "refused. Acts on the data folder have the actor that the operating system names."
+    )
+    act: Id
+    run: Id = ""
+    tool: Id = ""
+    version: Id = ""
+    origin: Name = ""
+    size: Int = 0
+
+
+@value(kw_only=True)
+class AccessSuppressed(Body):
+    """Refusals beyond the rate were only counted."""
+
+    TYPE: ClassVar[str] = "access.suppressed"
+    MEANING: ClassVar[str] = (
+        "count refusals of the principal, the first of them at since, came faster than the server "
+        "records them and have no entries of their own. Made by the ledger."
+    )
+    principal: Id
+    count: Positive
+    since: Time
+
+
 BODIES: Final[dict[str, type[Body]]] = {
     body.TYPE: body
     for body in (
@@ -304,6 +408,13 @@ BODIES: Final[dict[str, type[Body]]] = {
         CancelRequested,
         ToolDeclared,
         ToolDowngradeAllowed,
+        AccessRefused,
+        AccessPayloadRead,
+        AccessLogRead,
+        AccessExported,
+        AccessVerified,
+        AccessAdministered,
+        AccessSuppressed,
     )
 }
 """Every event type that this build writes and understands."""

@@ -139,6 +139,8 @@ def _value(field: Field) -> str:
     match field.kind.name:
         case "Id":
             return f'"{_ID}"'
+        case "Name":
+            return r'"[a-z0-9.-]{1,63}(?:/[a-z0-9._-]{1,63}){0,2}"'  # longer ones are read slowly
         case "Int":
             return _POSITIVE if field.absent == 0 else _INT
         case "Positive":

@@ -18,6 +18,13 @@ from ledger.core.body import Body, Field, body_schema, fields_of
 from ledger.core.canonical import INT_MAX
 from ledger.core.events import (
     BODIES,
+    AccessAdministered,
+    AccessExported,
+    AccessLogRead,
+    AccessPayloadRead,
+    AccessRefused,
+    AccessSuppressed,
+    AccessVerified,
     CancelRequested,
     EvidenceAttached,
     LeaseAcquired,
@@ -126,11 +133,27 @@ EXAMPLES: Final[dict[str, Body]] = {
             effect=EffectClass.IDEMPOTENT_WRITE,
             reason="takes-keys-now",
         ),
+        AccessRefused(
+            method="Reconcile", reason="SELF_RECONCILE", run="case-R-1", step="send-invoice"
+        ),
+        AccessPayloadRead(
+            origin="audit.example/agents",
+            index=3,
+            payload="0123456789abcdef0123456789abcdef",
+            name="arguments",
+            run="case-R-1",
+        ),
+        AccessLogRead(method="ListEntries", start=0),
+        AccessExported(origin="audit.example/agents", start=0),
+        AccessVerified(origin="audit.example/agents", start=0),
+        AccessAdministered(act="BreakLease", run="case-R-1"),
+        AccessSuppressed(principal="agent-7", count=1_402, since=_TIME_US + 30_000_000),
     )
 }
 
 _KINDS: Final = {
     "Id": "an id",
+    "Name": "a log's name",
     "Int": "an integer",
     "Positive": "an integer above 0",
     "Time": "a time",

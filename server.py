@@ -110,7 +110,7 @@ def mend(settings: Settings, action: str) -> int:
         return command.run(
             action,
             {
-                log.tenant: Mending(store, vault, log, policies.of(log.tenant))
+                log.tenant: Mending(store, vault.fingerprint_of, log, policies.of(log.tenant))
                 for log in Tenants(store, vault).all()
             },
         )

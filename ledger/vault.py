@@ -328,6 +328,16 @@ class Vault:
         key = self._key(reading, log.tenant, key_id)
         return fingerprint(key, tool, content) if isinstance(key, bytes) else None
 
+    def fingerprint_of(self, reading: Reading, log: Log, ref: SealedRef, tool: str) -> bytes:
+        """The keyed digest of stored arguments, empty where they were erased."""
+        opened = self.open(reading, log, ref.id)
+        if not isinstance(opened, Opened):
+            return b""
+        key = self.fingerprint_under(
+            reading, log, key_id=ref.key_id, tool=tool, content=opened.content
+        )
+        return key or b""
+
     def open(self, reading: Reading, log: Log, payload_id: str) -> Opened | Gone:
         """A stored payload. Raises `SealBroken` where the stored bytes are not what was sealed."""
         rows = reading.get(PAYLOADS, [(log.number, bytes.fromhex(payload_id))])

@@ -12,7 +12,6 @@ from ledger.core.run_events import SealedRef
 from ledger.store.interface import Reading, Store
 from ledger.store.rows import blob
 from ledger.store.tables import ENTRIES, LEASES, Row, Table, Value
-from ledger.vault import Opened, Vault
 from projections.rebuild import REBUILT, Difference, Rebuild, differences
 
 _PAGE: Final = 500
@@ -21,13 +20,16 @@ _KEPT_OF_LEASES: Final = ("expires_us", "due_us")
 Progress = Callable[[int, int], None]
 """Told how many entries of how many were read."""
 
+Fingerprint = Callable[[Reading, Log, SealedRef, str], bytes]
+"""The keyed digest of sealed arguments of a tool, empty where they were erased."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mending:
-    """What is needed to fold one log: its store, and the vault that opens arguments to compare."""
+    """What is needed to fold one log: its store, and what opens arguments to compare."""
 
     store: Store
-    vault: Vault
+    fingerprint: Fingerprint
     log: Log
     policy: Policy | None = None
 
@@ -61,7 +63,7 @@ class Mending:
     def _rows(self, reading: Reading, size: int, progress: Progress) -> dict[str, list[Row]]:
         rebuild = Rebuild(
             self.log,
-            fingerprint=lambda ref, tool: self._fingerprint(reading, ref, tool),
+            fingerprint=lambda ref, tool: self.fingerprint(reading, self.log, ref, tool),
             policy=self.policy,
         )
         done = 0
@@ -78,15 +80,6 @@ class Mending:
             done += len(page)
             progress(done, size)
         return rebuild.rows()
-
-    def _fingerprint(self, reading: Reading, ref: SealedRef, tool: str) -> bytes:
-        opened = self.vault.open(reading, self.log, ref.id)
-        if not isinstance(opened, Opened):
-            return b""
-        key = self.vault.fingerprint_under(
-            reading, self.log, key_id=ref.key_id, tool=tool, content=opened.content
-        )
-        return key or b""
 
 
 def columns_of(difference: Difference) -> list[str]:

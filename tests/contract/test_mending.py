@@ -14,7 +14,7 @@ from tests.support.oracle import all_rows
 
 
 def _mending(ledger: LedgerInProcess) -> Mending:
-    return Mending(ledger.store, Vault(ledger.house.keyring), ledger.log)
+    return Mending(ledger.store, Vault(ledger.house.keyring).fingerprint_of, ledger.log)
 
 
 def _quiet(done: int, size: int) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.crash.counting import pytest_terminal_summary  # noqa: F401 - a hook
-from tests.crash.mortal_server import MortalServer, Nursery
+from tests.crash.mortal_server import MortalServer
 from tests.crash.supervisor import Supervisor
+from tests.support.nursery import Nursery
 
 NewServer = Callable[..., MortalServer]
 """Called with a store's address, and settings by their variables' names; not started."""
@@ -18,7 +19,7 @@ NewServer = Callable[..., MortalServer]
 
 @pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
-    made = Nursery()
+    made = Nursery("tests.crash.dying_server")
     yield made
     made.close()
 

@@ -42,8 +42,8 @@ from ledger.client.flow import Arrived, Flow, Send
 from ledger.client.sync_wire import SyncWire
 from ledger.v1 import types_pb2
 from tests.crash.deaths import Death, Role, Victim, Window
-from tests.crash.dying_server import nurse, settle_in
 from tests.crash.outside import Notes, World
+from tests.support.forked_server import nurse, settle_in
 
 VARIABLE: Final = "LEDGER_TRIAL"
 WAITING: Final = 75

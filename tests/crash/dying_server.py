@@ -16,24 +16,19 @@ clock is ahead; it is read whenever the clock is.
 
 from __future__ import annotations
 
-import ctypes
-import json
 import os
-import runpy
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from ledger.store import opening
 from ledger.store.interface import Store
 from ledger.store.settings import Moment, StoreSettings
+from tests.support.forked_server import nurse, run_server, settle_in
 
 FOLDER_VARIABLE: Final = "LEDGER_TRIAL_FOLDER"
-_PARENT_DEATH_SIGNAL: Final = 1
 _WAIT_S: Final = 60.0
 
 
@@ -87,18 +82,6 @@ class Trial:
         self._go_on.unlink()
 
 
-def settle_in(order: dict[str, Any]) -> None:
-    """Gives this forked child the environment and the log of its order; it dies with its parent."""
-    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    for name in [name for name in os.environ if name.startswith("LEDGER_")]:
-        del os.environ[name]
-    os.environ.update(order["environment"])
-    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for wanted, found in ((0, nothing), (1, log), (2, log)):
-        os.dup2(found, wanted)
-
-
 def shift_us(folder: Path) -> int:
     """How far the store's clock is ahead, in microseconds."""
     try:
@@ -120,41 +103,7 @@ def become_server(order: dict[str, Any]) -> NoReturn:
         return open_as_ever(url, made)
 
     opening.open_store = open_observed
-    status = 1
-    try:
-        runpy.run_module("server", run_name="__main__", alter_sys=True)
-    except SystemExit as ended:
-        status = int(ended.code or 0)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def nurse(become: Callable[[dict[str, Any]], NoReturn]) -> None:
-    """Starts children that become what an order describes, and tells how they ended, until the
-    input ends."""
-    running: set[int] = set()
-    for line in sys.stdin:
-        order = json.loads(line)
-        match order["do"]:
-            case "start":
-                pid = os.fork()
-                if pid == 0:
-                    become(order)
-                running.add(pid)
-                answer: int | None = pid
-            case "status":
-                ended, status = os.waitpid(order["pid"], os.WNOHANG)
-                if ended:
-                    running.discard(ended)
-                answer = os.waitstatus_to_exitcode(status) if ended else None
-            case other:
-                raise AssertionError(other)
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
-    for pid in running:
-        os.kill(pid, signal.SIGKILL)
+    run_server()
 
 
 def main() -> None:

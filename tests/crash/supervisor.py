@@ -18,9 +18,10 @@ from tests.crash.deaths import COMMITTED_TWINS, LAST_ENTRIES, Death, Role, Victi
 from tests.crash.deaths import Window as Place
 from tests.crash.dying_runtime import VARIABLE, WAITING, Trial
 from tests.crash.judging import judge, judge_ended
-from tests.crash.mortal_server import Child, MortalServer, Nursery, Window
+from tests.crash.mortal_server import MortalServer, Window
 from tests.crash.outside import Notes, World
 from tests.crash.withholding_proxy import WithholdingProxy
+from tests.support.nursery import Child, Nursery
 from tests.support.oracle import entries_of, verify_log
 from tests.support.whole_log import verify_whole_log
 

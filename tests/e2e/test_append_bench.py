@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from ledger.core.ids import LOG_RUN
-from tests.support.server_process import ROOT, LedgerServer
+from tests.support.checkouts import ROOT
+from tests.support.server_process import LedgerServer
 from tests.support.whole_log import verify_whole_log
 
 WIDTH_MAX = 100

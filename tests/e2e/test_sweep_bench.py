@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server_process import ROOT, LedgerServer
+from tests.support.checkouts import ROOT
+from tests.support.server_process import LedgerServer
 from tests.support.whole_log import verify_whole_log
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,13 +12,14 @@ from typing import Protocol
 
 import grpc
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.nursery import Child, servers_nursery
+
 _START_S = 30.0
 _STOP_S = 30.0
 
 
 class Process(Protocol):
-    """What is asked of a server's process; `subprocess.Popen` has it."""
+    """What is asked of a server's process."""
 
     @property
     def pid(self) -> int:
@@ -44,7 +43,9 @@ class Process(Protocol):
 
 
 class LedgerServer:
-    """`python -m server` on a data folder and a store; the same address again after a restart."""
+    """`python -m server` on a data folder and a store; the same address again after a restart.
+
+    A process of its own like any other, forked from one that has the server loaded."""
 
     def __init__(
         self, folder: Path, store_url: str = "", *, settings: Mapping[str, str] | None = None
@@ -103,15 +104,7 @@ class LedgerServer:
 
     def spawn(self, environment: Mapping[str, str], log: Path) -> Process:
         """Makes the process. A test that needs another kind of process makes it here."""
-        with log.open("wb") as opened:
-            return subprocess.Popen(
-                [sys.executable, "-m", "server"],
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=opened,
-                stderr=subprocess.STDOUT,
-            )
+        return Child(servers_nursery(), servers_nursery().start(environment, log))
 
     def wait(self) -> int:
         """Waits until it ends by itself, and answers its exit status."""

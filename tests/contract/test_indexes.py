@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -27,22 +29,28 @@ from ledger.store.tables import (
 )
 from ledger.store.values import columns_named
 from tests.support.asked_pages import PAGES
+from tests.support.postgres import PostgresServer, ReachablePostgres
 
 
-@pytest.fixture
-def sqlite_file(tmp_path: Path) -> Path:
-    made = SqliteStore(tmp_path / "ledger.db")
+@pytest.fixture(scope="module")
+def sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all: nothing here writes."""
+    file = tmp_path_factory.mktemp("indexes") / "ledger.db"
+    made = SqliteStore(file)
     made.migrate()
     made.close()
-    return tmp_path / "ledger.db"
+    return file
 
 
-@pytest.fixture
-def migrated_dsn(postgres_dsn: str) -> str:
-    made = PostgresStore(postgres_dsn)
+@pytest.fixture(scope="module")
+def migrated_dsn(postgres_server: PostgresServer | ReachablePostgres) -> Iterator[str]:
+    """One for all: nothing here writes. Never used before, so the planner has no statistics."""
+    name = f"ledger_test_{secrets.token_hex(6)}"
+    made = PostgresStore(postgres_server.create_database(name))
     made.migrate()
     made.close()
-    return postgres_dsn
+    yield postgres_server.dsn(name)
+    postgres_server.drop_database(name)
 
 
 @pytest.mark.parametrize("shape", PAGES.values(), ids=PAGES)

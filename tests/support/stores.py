@@ -21,10 +21,12 @@ OpenAgain = Callable[..., Store]
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty database, not migrated."""
+    """The address of a database without rows. It is not migrated, unless the test takes what
+    migrates it anyway: a PostgreSQL database that is migrated is lent, and need not be made."""
     if request.param == "sqlite":
         return f"sqlite://{tmp_path}/ledger.db"
-    dsn: str = request.getfixturevalue("postgres_dsn")
+    migrates = {"store", "start_server", "new_server"}.intersection(request.fixturenames)
+    dsn: str = request.getfixturevalue("migrated_postgres_dsn" if migrates else "postgres_dsn")
     return dsn
 
 

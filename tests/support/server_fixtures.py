@@ -1,7 +1,8 @@
-"""Servers for tests. Each test that writes ends with a verification of the whole log.
+"""Servers for tests. Each test that writes ends with a verification of what it wrote.
 
-Most tests share one server a store, each with runs of its own (`run`); a test that stops, kills or
-configures a server starts its own (`start_server`).
+Most tests share one server a store, each with runs of its own (`run`): what is new is verified
+after each test, and the whole log once more at the server's end. A test that stops, kills or
+configures a server starts its own (`start_server`), whose whole log is verified.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pytest
 
 from ledger.v1 import log_service_pb2 as log_pb
 from tests.support.calls import Calls
+from tests.support.followed_log import followed_log
 from tests.support.postgres import PostgresServer, ReachablePostgres
 from tests.support.server_process import LedgerServer
 from tests.support.whole_log import verify_whole_log
@@ -28,6 +30,7 @@ def sqlite_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LedgerSe
     server = LedgerServer(tmp_path_factory.mktemp("server-sqlite"))
     try:
         yield server.start()
+        verify_whole_log(server)
     finally:
         server.close()
 
@@ -42,6 +45,7 @@ def postgres_ledger(
     server = LedgerServer(tmp_path_factory.mktemp("server-postgres"), dsn)
     try:
         yield server.start()
+        verify_whole_log(server)
     finally:
         server.close()
         postgres_server.drop_database(name)
@@ -51,10 +55,10 @@ def postgres_ledger(
     params=["sqlite_server", pytest.param("postgres_ledger", marks=pytest.mark.postgres)]
 )
 def running_server(request: pytest.FixtureRequest) -> Iterator[LedgerServer]:
-    """A server that serves, on each store. Its whole log is verified after the test."""
+    """A server that serves, on each store. What is new in its log is verified after the test."""
     server: LedgerServer = request.getfixturevalue(request.param)
     yield server
-    verify_whole_log(server)
+    followed_log(server).verify_new()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class CommandLine:
             **kept,
             "PATH": f"{self._shim()}{os.pathsep}{kept.get('PATH', os.defpath)}",
             "PYTHONPATH": os.pathsep.join(places),
-            "PYTHONPYCACHEPREFIX": str(self.folder / ".pycache"),
+            "PYTHONPYCACHEPREFIX": _compiled(),
             **self.settings,
         }
 
@@ -116,6 +117,15 @@ class CommandLine:
             shim.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m ledger.cli "$@"\n')
             shim.chmod(0o755)
         return folder
+
+
+@cache
+def _compiled() -> str:
+    """Where the commands of this test process keep compiled modules: none in the checkout, and not
+    compiled anew for each test."""
+    folder = tempfile.TemporaryDirectory(prefix="ledger-compiled-")
+    atexit.register(folder.cleanup)
+    return folder.name
 
 
 _LOADED = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 pytest_plugins = [
     "tests.support.ci",
+    "tests.support.minutes",
     "tests.support.postgres_fixtures",
     "tests.support.stores",
 ]

@@ -429,7 +429,13 @@ main()
 """
 
 
-@pytest.mark.parametrize("command", ["serve", "demo", "migrate", "tenants list"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "serve",
+        *(pytest.param(it, marks=pytest.mark.long) for it in ("demo", "migrate", "tenants list")),
+    ],
+)
 def test_a_command_that_needs_the_server_extra_names_it(command: str, tmp_path: Path) -> None:
     ledger = CommandLine(tmp_path)
     run = [ledger.command()[0], "-c", BASE_ONLY, *command.split()]

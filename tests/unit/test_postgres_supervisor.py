@@ -47,7 +47,14 @@ with PostgresServer(None, binaries()[0]) as server:
 """
 
 
-@pytest.fixture(scope="module", params=binaries(), ids=lambda found: f"{found.version_major}")
+INSTALLATIONS = [
+    pytest.param(found, id=f"{found.version_major}", marks=[pytest.mark.long] if place else [])
+    for place, found in enumerate(binaries())
+]
+"""Everyday the preferred one, which all other tests run on; the others where all tests run."""
+
+
+@pytest.fixture(scope="module", params=INSTALLATIONS)
 def server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
     installation: PostgresBinaries = request.param
     with PostgresServer(None, installation) as started:
@@ -196,6 +203,7 @@ def test_a_reachable_server_serves_like_one_of_ours(server: PostgresServer) -> N
         psycopg.connect(dsn)
 
 
+@pytest.mark.long
 def test_a_kill_spares_strangers_in_the_cluster_folder_and_other_servers(
     server: PostgresServer, own_postgres_server: PostgresServer
 ) -> None:
@@ -218,6 +226,7 @@ def test_leaving_the_context_after_a_kill_leaves_nothing_behind() -> None:
     assert pid not in creators_of_shared_memory()
 
 
+@pytest.mark.long
 def test_a_server_outlives_the_thread_that_started_it(short_folder: Path) -> None:
     server = PostgresServer(short_folder, binaries()[0])
     thread = threading.Thread(target=server.start)
@@ -242,6 +251,7 @@ def test_the_server_dies_with_its_owner_and_the_next_start_removes_its_folder() 
     assert not Path(folder).exists()
 
 
+@pytest.mark.long
 def test_a_server_that_outlived_its_owner_is_ended_and_its_cluster_goes_on(
     short_folder: Path,
 ) -> None:
@@ -303,6 +313,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing() -> None:
     assert not folder.exists()
 
 
+@pytest.mark.long
 def test_an_installation_in_a_private_folder_is_copied_and_keeps_its_modes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +335,7 @@ def test_an_installation_in_a_private_folder_is_copied_and_keeps_its_modes(
     assert modes_below(private) == before
 
 
+@pytest.mark.long
 def test_an_account_without_a_name_gets_a_cluster_or_hears_why() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can take another uid")

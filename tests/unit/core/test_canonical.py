@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ledger.core.canonical import DEPTH_MAX, INT_MAX, encode, load, parse
 from ledger.core.errors import Malformed
+from tests.support.ci import in_ci
 
 LIMIT = 32_768
 
@@ -39,7 +40,7 @@ def test_encode_writes_what_the_rfc_8785_package_writes(value: dict[str, Any]) -
 
 
 @given(objects, st.data())
-@settings(max_examples=300)
+@settings(max_examples=300 if in_ci() else 50)
 def test_a_changed_byte_is_refused_or_gives_another_canonical_value(
     value: dict[str, Any], choice: st.DataObject
 ) -> None:
@@ -55,6 +56,7 @@ def test_a_changed_byte_is_refused_or_gives_another_canonical_value(
 
 
 @given(objects, st.data())
+@settings(max_examples=100 if in_ci() else 50)
 def test_an_inserted_byte_is_refused_or_gives_another_canonical_value(
     value: dict[str, Any], choice: st.DataObject
 ) -> None:

@@ -17,6 +17,7 @@ from ledger.core.proof_check import ProofInvalid
 from ledger.core.proving import Node, inclusion_proof
 from ledger.core.receipt import Receipt, format_receipt, parse_receipt, verify_receipt
 from ledger.core.tiles import subtree_root
+from tests.support.ci import in_ci
 from tests.unit.core import entries
 
 LOG = Signer.of(name=entries.ORIGIN, seed=bytes(range(32)))
@@ -69,7 +70,7 @@ def test_a_receipt_has_the_lines_of_the_specification() -> None:
 
 def test_no_flipped_bit_of_a_receipt_verifies() -> None:
     for position in range(len(TEXT)):
-        for bit in range(8):
+        for bit in range(8) if in_ci() else [position % 8]:
             raw = bytearray(TEXT)
             raw[position] ^= 1 << bit
             with pytest.raises((Malformed, NoteInvalid, ProofInvalid)):

@@ -26,7 +26,7 @@ from typing import Any, Final, NoReturn
 from ledger.store import opening
 from ledger.store.interface import Store
 from ledger.store.settings import Moment, StoreSettings
-from tests.support.forked_server import nurse, run_server, settle_in
+from tests.support.forked_server import fork_servers, run_server, settle_in
 
 FOLDER_VARIABLE: Final = "LEDGER_TRIAL_FOLDER"
 _WAIT_S: Final = 60.0
@@ -106,12 +106,5 @@ def become_server(order: dict[str, Any]) -> NoReturn:
     run_server()
 
 
-def main() -> None:
-    """Starts servers."""
-    import server  # noqa: F401 - loads everything a server needs, before the forks
-
-    nurse(become_server)
-
-
 if __name__ == "__main__":
-    main()
+    fork_servers(become_server)

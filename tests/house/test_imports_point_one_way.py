@@ -47,8 +47,8 @@ MAY_SEE: dict[str, set[str]] = {
     "projections": {"ledger.core", "ledger.store"},
 }
 
-# The composition root, and the crash tests' process that becomes it and dies where it is told.
-SERVERS = frozenset({"server.py", "tests/crash/dying_server.py"})
+# The composition root, and the tests' process that forks it.
+SERVERS = frozenset({"server.py", "tests/support/forked_server.py"})
 
 # What the SDK knows of the core: ids and words, argument bytes, and the checking side of proofs.
 # Nothing that decides: a runtime that decided for itself would be a second ledger.

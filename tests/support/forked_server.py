@@ -78,12 +78,12 @@ def nurse(become: Callable[[dict[str, Any]], NoReturn]) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def main() -> None:
-    """Starts servers."""
-    import server  # noqa: F401 - loads everything a server needs, before the forks
+def fork_servers(become: Callable[[dict[str, Any]], NoReturn]) -> None:
+    """Starts servers as `nurse` does, with everything loaded that a server needs."""
+    import server  # noqa: F401 - before the forks
 
-    nurse(become_server)
+    nurse(become)
 
 
 if __name__ == "__main__":
-    main()
+    fork_servers(become_server)

@@ -182,8 +182,7 @@ class LogSequencer:
         if monotonic_ns() - failed_ns < _DISTRUSTED_NS:
             raise StoreUnavailable("the last append failed")
         with self._store.append(self.log.number) as appending:
-            head = appending.locked_head
-            appending.set_head(size=head.size, frontier=head.frontier, time_us=head.time_us)
+            _write_head_anew(appending)
         if self._failed_ns == failed_ns:
             self._failed_ns = None
 
@@ -325,7 +324,9 @@ class LogSequencer:
     ) -> list[Outcome]:
         """An error from COMMIT means unknown, never no: look on a new connection, holding the head.
 
-        Whoever holds the head's lock knows that the unclear transaction is over.
+        Whoever holds the head's lock knows that the unclear transaction is over. That it is not
+        there is said only once a later transaction is durable: bytes whose fsync failed may stand
+        in a log file, for the next recovery to find, until something is written over them.
         """
         self._memory.forget()
         if result is None or not result.appended:
@@ -337,6 +338,8 @@ class LogSequencer:
                 with self._store.append(self.log.number) as appending:
                     leaf = known_leaf(appending, self.log, result.size - 1)
                     committed = leaf == result.last_leaf
+                    if not committed:
+                        _write_head_anew(appending)
             except StoreError:
                 continue
             if committed:
@@ -357,6 +360,11 @@ class LogSequencer:
         for loop, envelopes in complete.items():
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_resolve, envelopes)
+
+
+def _write_head_anew(appending: Appending) -> None:
+    head = appending.locked_head
+    appending.set_head(size=head.size, frontier=head.frontier, time_us=head.time_us)
 
 
 def _resolve(envelopes: list[_Envelope]) -> None:

@@ -1,6 +1,7 @@
 """The store in one SQLite file: for one host, any number of its processes and threads.
 
-WAL with synchronous=FULL: a COMMIT returns after the fsync of the log file. Writers take turns
+WAL with synchronous=FULL: a COMMIT returns after the fsync of the log file, and what a recovery
+found is made durable before it is gone on from. Writers take turns
 from their first statement (BEGIN IMMEDIATE), so the lock of a head row is the lock of the file, and
 `lock=True` has nothing left to do. Readers have connections of their own and never wait.
 """
@@ -196,7 +197,7 @@ class SqliteStore:
         self._readers: list[SqliteConnection] = []
         self._writer: SqliteConnection | None = None
         make_file(path)
-        self._keep_writer(self._open())
+        self._keep_writer(self._open_writer())
 
     @contextmanager
     def append(self, log: int) -> Iterator[SqliteAppending]:
@@ -268,12 +269,22 @@ class SqliteStore:
     def _open(self) -> SqliteConnection:
         return SqliteConnection(self._path, self._settings, lambda: self._closed)
 
+    def _open_writer(self) -> SqliteConnection:
+        """Whatever is acknowledged has been looked at by a writer first."""
+        connection = self._open()
+        try:
+            connection.keep_recovered(self._settings.lock_wait_ms_max)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
     @contextmanager
     def _write_transaction(self) -> Iterator[SqliteConnection]:
         if not self._turn.acquire(timeout=self._settings.lock_wait_ms_max / 1000):
             raise StoreUnavailable("another thread of this process keeps writing")
         try:
-            connection = self._use(self._take_writer() or self._open())
+            connection = self._use(self._take_writer() or self._open_writer())
             try:
                 connection.run("begin", "BEGIN IMMEDIATE")
                 yield connection

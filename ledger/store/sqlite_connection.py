@@ -33,7 +33,7 @@ _DUPLICATE: Final = frozenset(
         "SQLITE_CONSTRAINT_ROWID",
     }
 )
-_WAL_PAUSE_S: Final = 0.02
+_PAUSE_S: Final = 0.02
 
 _Answer = TypeVar("_Answer")
 
@@ -158,6 +158,25 @@ class SqliteConnection:
             if found != wanted:
                 raise NotDurable(f"SQLite's {name} is {found!r} and not {wanted!r}")
 
+    def keep_recovered(self, busy_ms: int) -> None:
+        """Makes everything that a reader sees here durable. Raises `StoreUnavailable`.
+
+        A process that died between the write and the fsync of its log file leaves a transaction
+        that SQLite's recovery takes for committed and never syncs: it would be answered to a
+        repeated request and be lost with the power. Copied into the database file it is written
+        anew, which holds even where the fsync had failed and the kernel calls its pages clean.
+        While others have the file open nothing was recovered, and what they still read may wait.
+        """
+        deadline = monotonic() + busy_ms / 1000
+        pause = threading.Event()
+        while True:
+            row = self._row("PRAGMA wal_checkpoint(PASSIVE)")
+            if row is None or not row[0]:
+                return
+            if monotonic() > deadline:
+                raise StoreUnavailable("another process keeps copying the log file")
+            pause.wait(_PAUSE_S)
+
     def _enter_wal(self, busy_ms: int) -> None:
         # Two connections that switch a new file to WAL at once refuse each other at once, without
         # the busy timeout; the file keeps the mode, so this is waited for only at its making.
@@ -170,14 +189,18 @@ class SqliteConnection:
             except StoreUnavailable:
                 if monotonic() > deadline:
                     raise
-                pause.wait(_WAL_PAUSE_S)
+                pause.wait(_PAUSE_S)
 
     def _pragma(self, text: str) -> object:
+        row = self._row(f"PRAGMA {text}")
+        return None if row is None else row[0]
+
+    def _row(self, statement: str) -> Row | None:
         try:
-            row = self._raw.execute(f"PRAGMA {text}").fetchone()
+            row: Row | None = self._raw.execute(statement).fetchone()
         except sqlite3.Error as error:
             raise translated(error) from error
-        return None if row is None else row[0]
+        return row
 
 
 def make_file(path: Path) -> None:

@@ -27,7 +27,8 @@ import structlog
 from grpc.aio import Server
 from pydantic import ValidationError
 
-from ledger.core.commands import Caller
+from ledger.access import AccessLogs
+from ledger.access_door import AccessDoor
 from ledger.core.errors import Malformed
 from ledger.core.ids import Origin, Tenant
 from ledger.core.log import Log
@@ -37,7 +38,7 @@ from ledger.head_seen import HeadsSeen
 from ledger.keyring import KeyMissing, Keyring
 from ledger.ledger_time import ClockAlarm, LedgerTime, rarely
 from ledger.log_keys import LogKeys
-from ledger.log_reading import AccessNotRecorded, LogReader, NotSigning
+from ledger.log_reading import LogReader, NotSigning
 from ledger.marks import Marks
 from ledger.principals import FILE_NAME, PrincipalsFile, make_embedded
 from ledger.reading import RunReader
@@ -50,6 +51,7 @@ from ledger.service.identity import Identity
 from ledger.service.jwt_tokens import JwtTokens
 from ledger.service.logs import configure_logs
 from ledger.service.metrics import Metrics
+from ledger.service.recording import Recording
 from ledger.service.reflection import ReflectionDoor, add_reflection
 from ledger.service.streams import Streams
 from ledger.settings import Settings, host_of, port_of
@@ -165,6 +167,7 @@ class Rooms:
     door: Door
     checkpoints: Checkpoints
     logs: ServedLogs
+    accesses: AccessLogs
     threads: Threads
     wakes: Wakes
 
@@ -219,7 +222,7 @@ async def opened(
         )
         background = [
             watched(asyncio.create_task(task), on_fatal)
-            for task in (health.watch(), sweep.run(), signing.run())
+            for task in (health.watch(), sweep.run(), signing.run(), rooms.accesses.run())
         ]
         try:
             yield address
@@ -260,21 +263,50 @@ def open_rooms(
     checkpoints = Checkpoints(
         store, keys=LogKeys(settings.keys_folder), marks=Marks(settings.mark_folder)
     )
-    logs = ServedLogs(tenants, checkpoints, partial(close_log, door, asyncio.get_running_loop()))
-    logs.all()
     threads = Threads(count=settings.reading_threads, name="reading")
     stack.callback(threads.close)
     wakes = Wakes()
+    loop = asyncio.get_running_loop()
+
+    def refuse(log: Log, why: NotSigning) -> None:
+        _log.error("log refused", tenant=log.tenant, origin=log.origin, why=str(why))
+        loop.call_soon_threadsafe(close_log, rooms, log)
+
+    logs = ServedLogs(tenants, checkpoints, refuse)
+    accesses = AccessLogs(
+        store,
+        logs.access,
+        threads,
+        settings.access(),
+        new_time=lambda: LedgerTime(on_alarm=rarely(tell_clock)),
+        on_commit=wakes.wake,
+        on_fatal=on_fatal,
+    )
+    rooms = Rooms(
+        store=store,
+        tenants=tenants,
+        vault=vault,
+        claims=claims,
+        sequencer=sequencer,
+        door=door,
+        checkpoints=checkpoints,
+        logs=logs,
+        accesses=accesses,
+        threads=threads,
+        wakes=wakes,
+    )
+    logs.all()
     sequencer.watch(lambda log, size: wakes.wake())
     stack.enter_context(store.watch(wakes.wake))
-    return Rooms(store, tenants, vault, claims, sequencer, door, checkpoints, logs, threads, wakes)
+    return rooms
 
 
 def furnish(settings: Settings, rooms: Rooms, identity: Identity, metrics: Metrics) -> House:
     """What the services are made with."""
+    recording = Recording(rooms.accesses)
     return House(
-        boundary=Boundary(identity, metrics),
-        submitting=rooms.door,
+        boundary=Boundary(identity, metrics, recording.role_missing),
+        submitting=AccessDoor(rooms.door, rooms.accesses),
         logs=rooms.logs,
         runs=RunReader(
             store=rooms.store,
@@ -287,7 +319,6 @@ def furnish(settings: Settings, rooms: Rooms, identity: Identity, metrics: Metri
             store=rooms.store,
             vault=rooms.vault,
             signing=rooms.checkpoints,
-            record_access=no_access_log,
         ),
         threads=rooms.threads,
         streams=Streams(
@@ -298,6 +329,7 @@ def furnish(settings: Settings, rooms: Rooms, identity: Identity, metrics: Metri
         ),
         limits=settings.limits,
         heads=HeadsSeen(rooms.store),
+        recording=recording,
     )
 
 
@@ -323,6 +355,7 @@ async def drain(settings: Settings, rooms: Rooms, health: Health, server: Server
     await rooms.door.wait_quiet(for_s=settings.drain_quiet_ms / 1_000, until_s=deadline_s)
     rooms.wakes.close()
     await server.stop(max(0.1, deadline_s - time.monotonic()))
+    await rooms.accesses.drain(max(1.0, deadline_s - time.monotonic()))
 
 
 def tell_clock(alarm: ClockAlarm) -> None:
@@ -330,10 +363,12 @@ def tell_clock(alarm: ClockAlarm) -> None:
     _log.error("clock not believed", off_ms=alarm.off_us // 1_000, bridged_us=alarm.bridged_us)
 
 
-def close_log(door: Door, loop: asyncio.AbstractEventLoop, log: Log, why: NotSigning) -> None:
+def close_log(rooms: Rooms, log: Log) -> None:
     """A log was rewound: it takes no appends from now on."""
-    _log.error("log refused", tenant=log.tenant, origin=log.origin, why=str(why))
-    loop.call_soon_threadsafe(door.close_log, log.tenant, FailureKind.HISTORY_REWOUND)
+    if rooms.logs.is_access(log):
+        rooms.accesses.close_log(log)
+    else:
+        rooms.door.close_log(log.tenant, FailureKind.HISTORY_REWOUND)
 
 
 def watched(
@@ -354,13 +389,6 @@ async def sign_last(rooms: Rooms) -> None:
     for log in await rooms.threads.run(rooms.logs.all):
         with contextlib.suppress(NotSigning, StoreError):
             await rooms.threads.run(partial(rooms.checkpoints.sign_if_moved, log))
-
-
-def no_access_log(caller: Caller, log: Log, index: int, payload_id: str) -> None:
-    """Always raises: the access log is not kept yet, and what is not recorded is not disclosed."""
-    raise AccessNotRecorded(
-        "Reading payloads is recorded, and this server keeps no access log yet."
-    )
 
 
 def open_keys(settings: Settings, store: Store) -> Keyring:

@@ -26,6 +26,8 @@ class FailureKind(Enum):
     """The server is stopping and takes nothing new."""
     HISTORY_REWOUND = "HISTORY_REWOUND"
     """The log is shorter than, or differs from, what was acknowledged before."""
+    ACCESS_NOT_RECORDED = "ACCESS_NOT_RECORDED"
+    """What has to stand in the access log before the answer could not be written there."""
 
 
 def is_certain(kind: FailureKind) -> bool:
@@ -39,6 +41,7 @@ def is_certain(kind: FailureKind) -> bool:
             | FailureKind.STORE_UNAVAILABLE
             | FailureKind.DRAINING
             | FailureKind.HISTORY_REWOUND
+            | FailureKind.ACCESS_NOT_RECORDED
         ):
             return True
     assert_never(kind)

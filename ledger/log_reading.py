@@ -6,9 +6,11 @@ them block: call them from a thread. Raises what the store raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
+from ledger.core.access import Recorded
 from ledger.core.canonical import JsonObject
 from ledger.core.commands import Caller
 from ledger.core.entry import Entry, read_entry
@@ -46,10 +48,6 @@ class NotThere(LookupError):
     """The tenant's log has no such entry, run, request or payload. Says which."""
 
 
-class AccessNotRecorded(RuntimeError):
-    """The reading of a payload cannot be recorded, so it does not happen (contract, section 10)."""
-
-
 class NotSigning(RuntimeError):
     """This server may not sign for that log: no key, no mark, or a history that was rewound."""
 
@@ -62,21 +60,23 @@ class Signing(Protocol):
         `NotSigning`."""
 
 
-AccessRecord = Callable[[Caller, Log, int, str], None]
-"""Records in the tenant's access log that a payload (entry index, payload id) is about to be
-disclosed. Durable when it returns; if it raises `AccessNotRecorded`, nothing is disclosed."""
+@dataclass(frozen=True, slots=True)
+class NamedPayload:
+    """A payload that an entry names: the entry's index and run, the payload's id and name."""
+
+    index: int
+    run: str
+    payload_id: str
+    name: str
 
 
 class LogReader:
     """Reads logs of any tenant; the log says whose."""
 
-    def __init__(
-        self, *, store: Store, vault: Vault, signing: Signing, record_access: AccessRecord
-    ) -> None:
+    def __init__(self, *, store: Store, vault: Vault, signing: Signing) -> None:
         self._store = store
         self._vault = vault
         self._signing = signing
-        self._record_access = record_access
 
     def checkpoint(self, log: Log) -> PublishedCheckpoint:
         """A signed checkpoint."""
@@ -161,18 +161,22 @@ class LogReader:
             raise NotThere("None of your requests of this id appended anything to this log yet.")
         return number(rows[0][_LAST_INDEX])
 
-    def disclosure(self, log: Log, caller: Caller, *, index: int, payload_id: str) -> Disclosure:
-        """A payload and the salt of its commitment, after its reading was recorded.
-
-        Raises `NotThere` where the entry names no such payload.
-        """
+    def named_payload(self, log: Log, *, index: int, payload_id: str) -> NamedPayload:
+        """A payload that the entry at `index` names; nothing of what it holds. Raises `NotThere`
+        where the entry names no such payload."""
         with self._store.read() as reading:
             entry = _entry(reading, log, index)
-        if payload_id not in _payload_ids(entry.event):
+        name = _payload_names(entry.event).get(payload_id)
+        if name is None:
             raise NotThere("The entry names no payload of this id.")
-        self._record_access(caller, log, index, payload_id)
+        return NamedPayload(index, entry.run_id, payload_id, name)
+
+    def disclosure(self, log: Log, named: NamedPayload, recorded: Recorded) -> Disclosure:
+        """A payload and the salt of its commitment. `recorded`: that this very read stands in the
+        access log already."""
         with self._store.read() as reading:
-            opened = self._vault.open(reading, log, payload_id)
+            entry = _entry(reading, log, named.index)
+            opened = self._vault.open(reading, log, named.payload_id)
         if isinstance(opened, Gone):
             gone = StoredContent(Availability.REDACTED, redacted_index=opened.index)
             return Disclosure(gone, b"", entry.recorded_at_us)
@@ -207,8 +211,8 @@ def _entry(reading: Reading, log: Log, index: int) -> Entry:
     return read_entry(blob(rows[0][5]), origin=log.origin, index=index)
 
 
-def _payload_ids(event: JsonObject) -> set[str]:
+def _payload_names(event: JsonObject) -> dict[str, str]:
     payloads = event["payloads"]
     if not isinstance(payloads, list):
         raise InvariantViolation("an entry was stored without its payloads")
-    return {str(payload["id"]) for payload in payloads if isinstance(payload, dict)}
+    return {str(each["id"]): str(each["name"]) for each in payloads if isinstance(each, dict)}

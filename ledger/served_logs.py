@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 
-from ledger.core.ids import Tenant
+from ledger.core.ids import Origin, Tenant
 from ledger.core.log import Log
 from ledger.log_reading import NotSigning
 from ledger.marks import MarkBroken
@@ -29,7 +29,9 @@ class ServedLogs:
         self._checkpoints = checkpoints
         self._refuse = refuse
         self._begun: dict[Tenant, Log] = {}
-        self._refused: dict[Tenant, str] = {}
+        self._begun_access: dict[Tenant, Log] = {}
+        self._access: set[Origin] = set()
+        self._refused: dict[Origin, tuple[Log, str]] = {}
         self._lock = Lock()
 
     def log(self, tenant: Tenant) -> Log:
@@ -45,18 +47,38 @@ class ServedLogs:
                 self._begun[tenant] = log
         return log
 
+    def access(self, tenant: Tenant) -> Log:
+        """The tenant's access log, begun. Blocks and raises as `log` does."""
+        begun = self._begun_access.get(tenant)
+        if begun is not None:
+            return begun
+        log = self._tenants.access(tenant)
+        with self._lock:
+            self._access.add(log.origin)
+            if tenant not in self._begun_access:
+                self._begin(log)
+                self._begun_access[tenant] = log
+        return log
+
     def all(self) -> list[Log]:
-        """Every tenant's log, begun."""
-        return [self.log(log.tenant) for log in self._tenants.all()]
+        """Every tenant's log and access log, begun."""
+        tenants = [log.tenant for log in self._tenants.all()]
+        return [of(tenant) for tenant in tenants for of in (self.log, self.access)]
+
+    def is_access(self, log: Log) -> bool:
+        """Whether it is a tenant's access log."""
+        return log.origin in self._access
 
     def refused(self) -> dict[Tenant, str]:
-        """The logs that take no appends, and why."""
-        return dict(self._refused)
+        """The tenants whose log takes no appends, and why. An access log that takes none keeps
+        nobody from appending."""
+        logs = list(self._refused.values())
+        return {log.tenant: why for log, why in logs if not self.is_access(log)}
 
     def meet(self, log: Log, why: NotSigning) -> None:
         """A log's head may not be signed. Where its history was rewound, appends end with it."""
-        if isinstance(why, (HistoryRewound, MarkBroken)) and log.tenant not in self._refused:
-            self._refused[log.tenant] = str(why)
+        if isinstance(why, (HistoryRewound, MarkBroken)) and log.origin not in self._refused:
+            self._refused[log.origin] = (log, str(why))
             self._refuse(log, why)
 
     def _begin(self, log: Log) -> None:

@@ -14,12 +14,14 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from ledger.access_settings import AccessSettings
 from ledger.core.commands import OPEN_STEPS_MAX
 from ledger.core.policy import Policies, Policy
 from ledger.limits import Limits
 from ledger.policies_file import read_policies
 
 _LIMITS = Limits()
+_ACCESS = AccessSettings()
 
 
 class Settings(BaseSettings):
@@ -106,6 +108,25 @@ class Settings(BaseSettings):
     """How many steps of a run may be planned or started at once."""
     settle_margin_ms: int = Field(default=0, ge=0, le=604_800_000)
     """How long past an operation deadline `not_executed` stays refused."""
+
+    # What is recorded of access (contract, section 10); rates are for each principal
+    access_refusals_per_minute_max: int = Field(default=_ACCESS.refusals_per_minute_max, ge=1)
+    """Refusals with entries of their own; those beyond are counted, and the count is recorded."""
+    access_reads_per_minute_max: int = Field(default=_ACCESS.reads_per_minute_max, ge=1)
+    """Recorded reads: payloads, pages of the access log. Those beyond are refused."""
+    access_queued_max: int = Field(default=_ACCESS.queued_max, ge=1)
+    """Entries of the access log that may wait to be written."""
+    access_counts_ms: int = Field(default=_ACCESS.suppressed_ms, ge=10, le=3_600_000)
+    """How long refusals may stay only counted in memory."""
+
+    def access(self) -> AccessSettings:
+        """How the access log is kept."""
+        return AccessSettings(
+            refusals_per_minute_max=self.access_refusals_per_minute_max,
+            reads_per_minute_max=self.access_reads_per_minute_max,
+            queued_max=self.access_queued_max,
+            suppressed_ms=self.access_counts_ms,
+        )
 
     @property
     def limits(self) -> Limits:

@@ -36,6 +36,8 @@ tenants = typer.Typer(help="Make and list tenants, each with a log.", no_args_is
 
 KEK: Final = "kek"
 LOG: Final = "log"
+ACCESS: Final = "/access"
+"""What an access log's name has behind the name of the log that it stands beside."""
 _CURRENT: Final = "current"
 
 KeysFolder = Annotated[
@@ -131,6 +133,9 @@ def show_key(
     origin: Annotated[
         str, typer.Argument(metavar="ORIGIN", help="The log; may be left out if there is one.")
     ] = "",
+    access: Annotated[
+        bool, typer.Option("--access", help="That of the access log beside it.")
+    ] = False,
     keys_folder: KeysFolder = None,
     folder: options.Folder = options.DEFAULT_FOLDER,
     machine: options.Machine = False,
@@ -143,11 +148,12 @@ def show_key(
     [bold]Examples[/bold]
 
       ledger keys show
+      ledger keys show --access
       ledger keys show example.org/audit --data /var/lib/ledger > audit.key
     """
     screen = options.screen_of(machine, no_color)
     below = keys_folder or folder / "keys"
-    found = [item for item in _log_keys(below) if origin in ("", item["origin"])]
+    found = _named_keys([*_log_keys(below)], origin, access=access)
     in_use = [item for item in found if item["in_use"]]
     if len(in_use) != 1:
         raise Stop(
@@ -210,7 +216,8 @@ def new_tenant(
                 next="Tenants are ids; origins are lower case, such as example.org/audit.",
                 code=Code.WRONG_USAGE,
             ) from None
-        checkpoints_of(store, settings).begin(log)
+        for one in (log, tenants_of(store, settings).access(log.tenant)):
+            checkpoints_of(store, settings).begin(one)
     screen.final({"tenant": log.tenant, "origin": log.origin})
     screen.say(f"Tenant {log.tenant} has the log {log.origin}.")
 
@@ -328,6 +335,18 @@ def _log_keys(below: Path) -> Iterator[dict[str, object]]:
                     "origin": key.name,
                     "verifier_key": str(key),
                 }
+
+
+def _named_keys(
+    found: list[dict[str, object]], origin: str, *, access: bool
+) -> list[dict[str, object]]:
+    """The keys of the log that is meant: of its access log, named after it, only if asked for."""
+    if origin:
+        named = origin + ACCESS if access else origin
+        return [item for item in found if item["origin"] == named]
+    origins = {str(item["origin"]) for item in found}
+    beside = {name for name in origins if name.removesuffix(ACCESS) in origins - {name}}
+    return [item for item in found if (item["origin"] in beside) == access]
 
 
 def _verifier_key(path: Path) -> VerifierKey | None:

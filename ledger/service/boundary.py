@@ -18,12 +18,13 @@ import structlog
 from google.rpc.status_pb2 import Status
 from grpc.aio import ServicerContext
 
+from ledger.access_appending import AccessNotRecorded
 from ledger.core.commands import Caller
 from ledger.core.errors import Malformed
 from ledger.core.refusals import Reason
 from ledger.core.vocabulary import Role
 from ledger.failures import Failure, FailureKind
-from ledger.log_reading import AccessNotRecorded, NotSigning, NotThere
+from ledger.log_reading import NotSigning, NotThere
 from ledger.service import statuses
 from ledger.service.identity import Identity, NotAuthenticated, NotDecidable
 from ledger.service.metrics import Metrics
@@ -59,15 +60,19 @@ class Call:
 
 _Result = TypeVar("_Result")
 Unary = Callable[[Call, bytes], Awaitable[bytes]]
+RecordRefused = Callable[[Caller, str, str, bytes], Awaitable[None]]
+"""Records that the caller has no role for the method, with the trace and the request's bytes.
+Raises `AccessNotRecorded`."""
 Streaming = Callable[[Call, bytes], AsyncIterator[bytes]]
 
 
 class Boundary:
     """Wraps the methods of all services."""
 
-    def __init__(self, identity: Identity, metrics: Metrics) -> None:
+    def __init__(self, identity: Identity, metrics: Metrics, record_refused: RecordRefused) -> None:
         self._identity = identity
         self._metrics = metrics
+        self._record_refused = record_refused
 
     def unary(
         self, method: str, handle: Unary, *, roles: frozenset[Role] | None = None
@@ -97,7 +102,7 @@ class Boundary:
         started_ns = time.perf_counter_ns()
         made: Call | None = None
         try:
-            made = await self._guarded(self._admit(method, context, roles), begun=False)
+            made = await self._guarded(self._admit(method, context, roles, octets), begun=False)
             answer = await self._guarded(handle(made, octets))
         except Ended as ended:
             self._note(method, made, ended.status, started_ns)
@@ -116,7 +121,7 @@ class Boundary:
             started_ns = time.perf_counter_ns()
             made: Call | None = None
             try:
-                made = await self._guarded(self._admit(method, context, roles), begun=False)
+                made = await self._guarded(self._admit(method, context, roles, octets), begun=False)
                 answers = handle(made, octets)
                 while True:
                     try:
@@ -132,7 +137,11 @@ class Boundary:
         return grpc.unary_stream_rpc_method_handler(call)
 
     async def _admit(
-        self, method: str, context: ServicerContext[bytes, bytes], roles: frozenset[Role] | None
+        self,
+        method: str,
+        context: ServicerContext[bytes, bytes],
+        roles: frozenset[Role] | None,
+        octets: bytes,
     ) -> Call:
         metadata = context.invocation_metadata() or ()
         try:
@@ -142,6 +151,7 @@ class Boundary:
         except NotDecidable as fault:
             raise Ended(_not_decidable(fault)) from None
         if roles is not None and roles.isdisjoint(caller.roles):
+            await self._record_refused(caller, method, _trace(metadata), octets)
             raise Ended(role_missing(roles))
         remaining_s = context.time_remaining()
         deadline_ns = None
@@ -160,7 +170,7 @@ class Boundary:
         except NotThere as fault:
             raise Ended(_not_there(fault)) from None
         except AccessNotRecorded as fault:
-            raise Ended(_not_served("ACCESS_NOT_RECORDED", fault)) from None
+            raise Ended(statuses.not_recorded_status(fault)) from None
         except NotSigning as fault:
             raise Ended(_not_served("NOT_SIGNING", fault)) from None
         except StoreError as fault:

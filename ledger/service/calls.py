@@ -25,6 +25,7 @@ from ledger.service import decode, fields, statuses
 from ledger.service.asking import Asking
 from ledger.service.boundary import Boundary, Call, Ended
 from ledger.service.faults import LimitPassed
+from ledger.service.recording import Recording
 from ledger.service.seams import Submitting
 from ledger.service.streams import Streams
 from ledger.tenants import UnknownTenant
@@ -47,6 +48,7 @@ class House:
     streams: Streams
     limits: Limits
     heads: HeadsSeen
+    recording: Recording
     known_logs: dict[Tenant, Log] = field(default_factory=dict)
 
     async def log_of(self, call: Call) -> Log:

@@ -14,6 +14,7 @@ from grpc.aio import Server, ServerInterceptor
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 
+from ledger.core.commands import RenewLease
 from ledger.service.boundary import Boundary
 from ledger.service.calls import House
 from ledger.service.log_service import LOG_SERVICE, LogCalls
@@ -26,6 +27,8 @@ HEADROOM_BYTES: Final = 1 << 20
 """What a message may have above the written limit before the transport refuses it without a field
 path: within it the server names the field itself."""
 _KEEPALIVE_MS_MIN: Final = 10_000
+_PAST_THE_QUEUE: Final = {"RenewLease": frozenset(RenewLease.roles)}
+"""Commands that are decided without the run's state, so their roles are looked at here."""
 _log: Final = structlog.get_logger("ledger.service")
 
 
@@ -68,7 +71,8 @@ def _handlers(house: House) -> dict[str, dict[str, grpc.RpcMethodHandler[bytes, 
     boundary: Boundary = house.boundary
     runs, entries = RunCalls(house), LogCalls(house)
     made: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        name: boundary.unary(name, handle) for name, handle in runs.mutating().items()
+        name: boundary.unary(name, handle, roles=_PAST_THE_QUEUE.get(name))
+        for name, handle in runs.mutating().items()
     }
     for name, handle in (runs.reading() | entries.reading()).items():
         made[name] = boundary.unary(name, handle, roles=READ_ROLES[name])

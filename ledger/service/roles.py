@@ -26,9 +26,11 @@ READ_ROLES: Final[dict[str, frozenset[Role]]] = {
     "FollowEntries": _ENTRIES,
     "ListRunEntries": _ENTRIES,
     "GetReceipt": frozenset(Role),
-    "GetPayload": frozenset({Role.AUDIT, Role.RECONCILE, Role.CONFIRM}),
+    "GetPayload": frozenset({Role.AUDIT, Role.READ, Role.RECONCILE, Role.CONFIRM}),
 }
 """Any one of them is enough. GetReceipt by request id is about the caller's own appends; by index
 it needs a role of ListEntries."""
 
 RECEIPT_BY_INDEX: Final = _ENTRIES
+ACCESS_LOG: Final = frozenset({Role.AUDIT})
+"""For every call of the log that names the access log, beside the call's own."""

@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2 as details_pb
 from google.rpc.status_pb2 import Status
 
+from ledger.access_appending import AccessNotRecorded
 from ledger.core.errors import Malformed
 from ledger.core.refusals import Reason, Refused
 from ledger.failures import Failure, FailureKind, is_certain
@@ -166,7 +167,31 @@ def _failure_words(kind: FailureKind) -> tuple[grpc.StatusCode, str]:
                 "server refuses to append to it. Nothing was appended. An operator must pin a "
                 "checkpoint, with `ledger checkpoint pin`: see docs/operations.md."
             )
+        case FailureKind.ACCESS_NOT_RECORDED:
+            return grpc.StatusCode.UNAVAILABLE, (
+                "What was asked for has to stand in the tenant's access log before it is done or "
+                "refused, and it cannot be written there now. Nothing was appended. Send the same "
+                "request again later."
+            )
     assert_never(kind)
+
+
+def not_recorded_status(fault: AccessNotRecorded) -> Status:
+    """A read that cannot be recorded, so it did not happen."""
+    if fault.too_fast:
+        code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    elif fault.retry_after_ms > 0:
+        code = grpc.StatusCode.UNAVAILABLE
+    else:
+        code = grpc.StatusCode.FAILED_PRECONDITION
+    wait_ms = fault.retry_after_ms
+    return make_status(
+        code,
+        FailureKind.ACCESS_NOT_RECORDED.value,
+        f"{fault} Nothing was handed out or changed.",
+        {"durability": NOT_COMMITTED},
+        *([retry_info(wait_ms)] if wait_ms > 0 else []),
+    )
 
 
 def malformed_status(fault: Malformed) -> Status:

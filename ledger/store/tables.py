@@ -159,6 +159,17 @@ first), then `since_us`."""
 CHECKPOINTS: Final = _table("checkpoints", "log size", "log:int size:int note:text created_us:int")
 """Signed checkpoints as they were published."""
 
+ACCESS_LOGS: Final = _table("access_logs", "tenant", "tenant:text log:int")
+"""Which log is a tenant's access log."""
+
+ACCESS_REQUESTS: Final = _table(
+    "access_requests",
+    "log principal request_id part",
+    "log:int principal:text request_id:text part:int type:text idx:int",
+)
+"""Requests that have entries in an access log, one of each type. Never those of the tenant's log:
+what is recorded of access is not what a request appended."""
+
 ALL: Final = (
     TENANTS,
     HEADS,
@@ -176,4 +187,6 @@ ALL: Final = (
     TOOLS,
     UNKNOWNS,
     CHECKPOINTS,
+    ACCESS_LOGS,
+    ACCESS_REQUESTS,
 )

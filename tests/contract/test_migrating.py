@@ -19,6 +19,7 @@ from tests.support.stores import OpenAgain
 
 ROOT = Path(__file__).resolve().parents[2]
 INITIAL = "0001_initial"
+EVERY = [INITIAL, "0002_access"]
 
 # The table in which migrations are noted, in the words of the store itself.
 MIGRATIONS = Table(
@@ -39,7 +40,7 @@ store.close()
 
 def test_migrating_again_does_nothing(open_again: OpenAgain) -> None:
     store = open_again()
-    assert store.migrate() == [INITIAL]
+    assert store.migrate() == EVERY
     assert store.migrate() == []
     make_head(store)
     append_one(store)
@@ -51,7 +52,7 @@ def test_several_that_migrate_at_once_do_it_once(open_again: OpenAgain) -> None:
     stores = [open_again() for _ in range(6)]
     with ThreadPoolExecutor(6) as pool:
         done = list(pool.map(lambda each: each.migrate(), stores))
-    assert sorted(done) == [[]] * 5 + [[INITIAL]]
+    assert sorted(name for names in done for name in names) == EVERY
     stores[0].check()
 
 
@@ -66,8 +67,8 @@ def test_several_processes_that_migrate_at_once_do_it_once(store_url: str) -> No
         )
         for _ in range(3)
     ]
-    said = sorted(child.communicate(timeout=60)[0].strip() for child in children)
-    assert said == ["", "", INITIAL]
+    said = [child.communicate(timeout=60)[0].strip() for child in children]
+    assert sorted(name for names in said if names for name in names.split(",")) == EVERY
     assert [child.returncode for child in children] == [0, 0, 0]
 
 
@@ -88,7 +89,7 @@ def test_a_database_that_was_not_migrated_is_refused(open_again: OpenAgain) -> N
         changing.insert(RUNS, [row(RUNS, 1)])
     with pytest.raises(WrongSchema), store.read() as reading:
         reading.get(HEADS, [(1,)])
-    assert store.migrate() == [INITIAL]
+    assert store.migrate() == EVERY
 
 
 def test_a_migration_with_another_content_is_refused(store: Store) -> None:

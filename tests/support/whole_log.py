@@ -1,25 +1,46 @@
-"""The whole log of a running server, verified from what it answers and nothing else."""
+"""The whole log of a running server, verified from what it answers and nothing else; and its access
+log, the same way."""
 
 from __future__ import annotations
 
 from ledger.core.entry import Entry, read_entry
+from ledger.core.events import check_body
 from ledger.core.merkle import Frontier
 from ledger.core.proof_check import verify_consistency, verify_inclusion
 from ledger.v1 import log_service_pb2 as log_pb
 from tests.support.calls import Calls
 from tests.support.server_process import LedgerServer
 
+RUNS = log_pb.LOG_NAME_RUNS
+ACCESS = log_pb.LOG_NAME_ACCESS
 
-def entries_of(calls: Calls) -> list[Entry]:
-    """Every entry, read in pages, each checked as a reader must (formats, section 1)."""
+
+def entries_of(calls: Calls, log: log_pb.LogName.ValueType = RUNS) -> list[Entry]:
+    """Every entry, read in pages, each checked as a reader must (formats, section 1). Reading the
+    access log adds an entry to it for each page, which is among what is read."""
     found: list[Entry] = []
     while True:
-        page = calls.call("ListEntries", log_pb.ListEntriesRequest(start=len(found), page_size=500))
+        asked = log_pb.ListEntriesRequest(start=len(found), page_size=500, log=log)
+        page = calls.call("ListEntries", asked)
         for answered in page.entries:
             assert answered.index == len(found)
-            found.append(read_entry(answered.entry, index=len(found)))
+            found.append(read_entry(answered.entry, index=len(found), check_body=check_body))
         if len(found) >= page.size:
             return found
+
+
+def access_log_of(server: LedgerServer) -> list[Entry]:
+    """The access log, read by the embedded admin and verified; its own reading comes last."""
+    calls = Calls(server, "admin")
+    try:
+        entries = entries_of(calls, ACCESS)
+        _verify_chains(entries)
+        _verify_tree(calls, entries, ACCESS)
+    finally:
+        calls.close()
+    assert all(entry.run_id == "_log" for entry in entries)
+    assert all(entry.type.startswith("access.") for entry in entries)
+    return entries
 
 
 def verify_whole_log(server: LedgerServer) -> list[Entry]:
@@ -28,9 +49,11 @@ def verify_whole_log(server: LedgerServer) -> list[Entry]:
     try:
         entries = entries_of(calls)
         _verify_chains(entries)
-        _verify_tree(calls, entries)
+        _verify_tree(calls, entries, RUNS)
     finally:
         calls.close()
+    assert not any(entry.type.startswith("access.") for entry in entries)
+    access_log_of(server)
     return entries
 
 
@@ -56,13 +79,13 @@ def _verify_chains(entries: list[Entry]) -> None:
         parts.add(part)
 
 
-def _verify_tree(calls: Calls, entries: list[Entry]) -> None:
+def _verify_tree(calls: Calls, entries: list[Entry], log: log_pb.LogName.ValueType) -> None:
     if not entries:
         return
     size = len(entries)
     frontier = Frontier().extend(entry.leaf_hash for entry in entries)
     for index in {0, size // 2, size - 1}:
-        asked = log_pb.GetInclusionProofRequest(index=index, tree_size=size)
+        asked = log_pb.GetInclusionProofRequest(index=index, tree_size=size, log=log)
         proof = calls.call("GetInclusionProof", asked)
         assert proof.root == frontier.root()
         verify_inclusion(
@@ -74,7 +97,7 @@ def _verify_tree(calls: Calls, entries: list[Entry]) -> None:
         )
     old = size // 2
     if old:
-        asked_old = log_pb.GetConsistencyProofRequest(old_size=old, new_size=size)
+        asked_old = log_pb.GetConsistencyProofRequest(old_size=old, new_size=size, log=log)
         verify_consistency(
             old_size=old,
             old_root=Frontier().extend(e.leaf_hash for e in entries[:old]).root(),

@@ -136,23 +136,6 @@ def test_a_call_without_its_role_is_refused(
     calls.close()
 
 
-def test_reading_a_payload_is_refused_while_it_cannot_be_recorded(
-    sqlite_server: LedgerServer, run: str
-) -> None:
-    runtime, reviewer = Calls(sqlite_server), Calls(sqlite_server, "reviewer")
-    token = runtime.driven(run, "s1")
-    assert token
-    page = reviewer.call("ListRunEntries", log_pb.ListRunEntriesRequest(run=run))
-    entry = page.entries[-1]
-    (payload_id,) = re.findall(rb'"id":"([0-9a-f]{32})"', entry.entry)
-    asked = log_pb.GetPayloadRequest(index=entry.index, payload_id=payload_id.decode())
-    assert reviewer.refused("GetPayload", asked).reason == "ACCESS_NOT_RECORDED"
-    absent = log_pb.GetPayloadRequest(index=entry.index, payload_id="0" * 32)
-    assert reviewer.refused("GetPayload", absent).code is grpc.StatusCode.NOT_FOUND
-    runtime.close()
-    reviewer.close()
-
-
 def test_the_page_of_roles_says_what_the_server_does() -> None:
     text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `([A-Z]\w+)` \| ([a-z, *]+) \|$", text, re.MULTILINE))

@@ -65,7 +65,8 @@ def test_keys_and_tenants_are_made_and_listed(tmp_path: Path) -> None:
     finally:
         server.close()
     assert re.search(r"^acme +audit\.acme\.example/agents *$", said, re.MULTILINE)
-    assert said.count("checkpoint-signing") == 2
+    # Two tenants, each with a log and an access log.
+    assert said.count("checkpoint-signing") == 4
 
 
 @pytest.mark.long

@@ -13,6 +13,7 @@ import pytest
 from google.rpc import error_details_pb2
 from google.rpc.status_pb2 import Status
 
+from ledger.core.commands import Caller
 from ledger.core.vocabulary import Role
 from ledger.principals import PrincipalsFile
 from ledger.service.boundary import Boundary, Call
@@ -52,7 +53,11 @@ class BrokenTransport:
 def boundary(tmp_path: Path) -> Boundary:
     path = tmp_path / "principals.json"
     path.write_bytes(orjson.dumps({"v": 1, "principals": []}))
-    return Boundary(Identity(PrincipalsFile(path)), Metrics())
+    return Boundary(Identity(PrincipalsFile(path)), Metrics(), _nobody_is_refused)
+
+
+async def _nobody_is_refused(caller: Caller, method: str, trace: str, octets: bytes) -> None:
+    raise AssertionError("a caller that was not known was refused for his roles")
 
 
 async def _never(call: Call, octets: bytes) -> bytes:

@@ -72,6 +72,14 @@ _NEXT: Final[dict[Reason, str]] = {
     Reason.VERSION_MISMATCH: (
         "Look again with `ledger unknown` and `ledger show RUN`, then decide anew."
     ),
+    Reason.PROPOSAL_REQUIRED: (
+        "See what was proposed with `ledger unknown`. Confirm another person's proposal with "
+        "`ledger reconcile RUN STEP --proposal INDEX`, or make one with `ledger propose RUN STEP`."
+    ),
+    Reason.OWN_PROPOSAL: (
+        "Have another person confirm it: `ledger reconcile RUN STEP --proposal INDEX` with a "
+        "credential of that person's own, named by --token-file FILE."
+    ),
     Reason.RUN_NOT_FOUND: "List the runs of this tenant with `ledger runs`.",
     Reason.WRONG_STATE: "See where the step stands with `ledger show RUN`.",
 }

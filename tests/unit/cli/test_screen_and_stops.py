@@ -143,6 +143,20 @@ def test_every_refusal_says_what_to_do_next(reason: Reason) -> None:
     assert stop_of(_refused(reason)).next
 
 
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        (Reason.PROPOSAL_REQUIRED, ("ledger unknown", "--proposal INDEX", "ledger propose")),
+        (Reason.OWN_PROPOSAL, ("another person", "--proposal INDEX", "--token-file FILE")),
+    ],
+)
+def test_where_two_people_decide_the_next_step_names_who_confirms_and_how(
+    reason: Reason, said: tuple[str, ...]
+) -> None:
+    told = stop_of(_refused(reason)).next
+    assert [words for words in said if words not in told] == []
+
+
 def test_an_unclear_answer_is_told_to_programs() -> None:
     error = LedgerUnavailable(
         method="X", durability=Durability.MAYBE_COMMITTED, tries=1, detail="gone"

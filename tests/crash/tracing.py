@@ -14,7 +14,8 @@ from typing import Final
 
 import pytest
 
-from tests.support.server_process import ROOT, LedgerServer, Process
+from tests.support.checkouts import ROOT
+from tests.support.server_process import LedgerServer, Process
 
 _WAIT_S: Final = 30.0
 _SYNCS: Final = "fdatasync,fsync"

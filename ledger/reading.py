@@ -14,7 +14,7 @@ from typing import Protocol
 from ledger.core.answers import Replay, UnknownStep
 from ledger.core.claims import Claim
 from ledger.core.commands import Caller
-from ledger.core.decide.guards import run_closed, run_not_found, stale_lease
+from ledger.core.decide.guards import not_understood, run_closed, run_not_found, stale_lease
 from ledger.core.decide.waiting import what_it_waits_for
 from ledger.core.log import Log
 from ledger.core.refusals import Reason, Refused
@@ -280,6 +280,9 @@ def _not_its_driver(run: Run, *, token: int, process: str, now_us: int) -> Refus
     lease = run.lease
     if run.is_closed:
         return run_closed(run)
+    unreadable = not_understood(run)
+    if unreadable is not None:
+        return unreadable
     if token != lease.token:
         return stale_lease(run)
     if process != lease.process:

@@ -21,7 +21,7 @@ from ledger.sequencer import Sequencer
 from ledger.store.errors import StoreError
 from ledger.store.interface import Store
 from ledger.store.rows import number, text
-from ledger.store.tables import LEASES
+from ledger.store.tables import LEASES, Row
 from ledger.tenants import Tenants
 
 PAGE: Final = 200
@@ -54,7 +54,11 @@ class Sweep:
     async def sweep(self, log: Log) -> int:
         """Does what is due on a log now; answers on how many runs something was looked at."""
         swept = 0
-        while due := await asyncio.to_thread(self._due, log):
+        after: Row | None = None
+        while True:
+            due, after = await asyncio.to_thread(self._due, log, after)
+            if not due:
+                break
             caller = Caller(log.tenant, LEDGER_ACTOR, ActorKind.SYSTEM, Auth.INTERNAL, frozenset())
             requests = [
                 Request(caller, random_request_id(), _SWEEP_DIGEST, SweepRun(RunId(run)))
@@ -67,13 +71,15 @@ class Sweep:
                 break
         return swept
 
-    def _due(self, log: Log) -> list[str]:
+    def _due(self, log: Log, after: Row | None) -> tuple[list[str], Row | None]:
+        """The next page of what is due, and where it ends."""
         with self._store.read() as reading:
             head_us = reading.head(log.number).time_us
             rows = reading.page(
                 LEASES,
                 equal={"tenant": log.tenant},
                 order=("due_us", "run"),
+                after=after,
                 greater={"due_us": 0},
                 limit=PAGE,
             )
@@ -81,4 +87,5 @@ class Sweep:
                 clock_us = changing.clock_us()
         time = self._sequencer.time(log.tenant)
         now_us = time.now_us(head_us=head_us, clock_us=clock_us)
-        return [text(row[1]) for row in rows if number(row[8]) <= now_us]
+        due = [row for row in rows if number(row[8]) <= now_us]
+        return [text(row[1]) for row in due], ((due[-1][8], due[-1][1]) if due else None)

@@ -138,6 +138,8 @@ class Rebuild:
             recorded_us=entry.recorded_at_us,
             payloads=self._payloads(entry, getattr(body, "tool", "")),
         )
+        if known is None:
+            event.not_understood = entry.type
         self._draft.fold(run, event)
         self._leaves[entry.run_id] = entry.leaf_hash
 

@@ -420,6 +420,28 @@ BODIES: Final[dict[str, type[Body]]] = {
 """Every event type that this build writes and understands."""
 
 
+FIRST_TYPES: Final = frozenset(
+    {
+        "run.opened",
+        "run.closed",
+        "lease.acquired",
+        "lease.released",
+        "lease.expired",
+        "lease.broken",
+        "step.planned",
+        "step.started",
+        "step.completed",
+        "step.unknown",
+        "step.replayed",
+        "step.withdrawn",
+        "step.reconciled",
+        "evidence.attached",
+        "cancel.requested",
+    }
+)
+"""Types of a run that every release understands: those of 0.1.0. Never grows."""
+
+
 def check_body(event_type: str, body: JsonObject) -> None:
     """Check a body against its type's closed schema; a type unknown here passes (formats, section
     1).

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from eventsourcing.domain import BaseAggregate
 
+from ledger.core.events import BODIES
 from ledger.core.ids import RunId
 from ledger.core.step import DEAD_MARGIN_US, Attempt, Step
 from ledger.core.vocabulary import EffectClass, LeaseEnd, RunStatus, StepState
+
+_UNNAMED: Final = "unnamed"
 
 
 @dataclass(slots=True)
@@ -64,7 +67,7 @@ class Run(BaseAggregate[str]):
     open_states: dict[StepState, set[str]]
     by_fingerprint: dict[tuple[str, bytes], list[str]]
     argument_keys: set[str]
-    not_understood: bool
+    later_types: set[str]
     stored_counts: dict[StepState, int]
 
     @classmethod
@@ -88,9 +91,16 @@ class Run(BaseAggregate[str]):
         run.open_states = {state: set() for state in StepState}
         run.by_fingerprint = {}
         run.argument_keys = set()
-        run.not_understood = False
+        run.later_types = set()
         run.stored_counts = {}
         return run
+
+    @property
+    def not_understood(self) -> list[str]:
+        """The types of its entries that this build does not know, so that it must not drive the
+        run. Whoever records a type that release 0.1.0 did not have names it in the run's row, for
+        the servers of an earlier release beside it read no entries."""
+        return sorted(self.later_types - BODIES.keys())
 
     @property
     def is_closed(self) -> bool:
@@ -174,7 +184,7 @@ class Run(BaseAggregate[str]):
             int(self.cancel_requested),
             sorted(self.drivers),
             lease.streak_from,
-            int(self.not_understood),
+            sorted(self.later_types) or 0,
             {state.value: count for state, count in self.counts.items()},
         ]
 
@@ -187,5 +197,6 @@ class Run(BaseAggregate[str]):
         self.cancel_requested = bool(values[7])
         self.drivers = set(values[8])
         self.lease.streak_from = values[9]
-        self.not_understood = bool(values[10])
+        # Release 0.1.0 wrote 0, or 1 for a type that it did not name. It reads any list as 1.
+        self.later_types = set(values[10] or ()) if values[10] != 1 else {_UNNAMED}
         self.stored_counts = {StepState(state): count for state, count in values[11].items()}

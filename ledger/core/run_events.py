@@ -90,6 +90,7 @@ class RunEvent(CanMutateAggregate[str]):
 
     TYPE: ClassVar[str] = ""
     body: Any
+    not_understood: str = ""
 
     def __init__(
         self,
@@ -122,6 +123,8 @@ class RunEvent(CanMutateAggregate[str]):
 
     def apply(self, aggregate: Run) -> None:
         """Folds the event into its run."""
+        if self.TYPE not in events.FIRST_TYPES:
+            aggregate.later_types.add(self.TYPE or self.not_understood)
         aggregate.index = self.index
         aggregate.changed_us = self.recorded_us
         self.fold(aggregate)
@@ -455,11 +458,8 @@ class LogEvent(RunEvent):
 
 
 class NotUnderstood(RunEvent):
-    """An event of a type that this build does not know."""
-
-    def fold(self, run: Run) -> None:
-        """Lawful, but the run is not drivable by this build."""
-        run.not_understood = True
+    """An event of a type that this build does not know, named by `not_understood`. Lawful, but the
+    run is not drivable by this build."""
 
 
 RUN_EVENTS: Final[dict[str, type[RunEvent]]] = {

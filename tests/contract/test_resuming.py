@@ -2,50 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from ledger.core.answers import Answered, LeaseGranted
+from ledger.core.commands import OpenRun
+from ledger.core.ids import HolderName, RunId, StepId
 from ledger.core.refusals import Refused
+from ledger.core.times import format_time
 from ledger.core.vocabulary import Outcome, RunStatus, Verdict
 from ledger.paging import Page
-from ledger.reading import RunReader
-from ledger.vault import Vault
-from ledger.views import Availability, ResumePage
-from projections.idempotency import IdempotencyRows
-from projections.views import Views
-from tests.support.driving import IDEMPOTENT, READ_ONLY, Driver, another, driven, said
-from tests.support.in_process import P2, LedgerInProcess
-
-
-def _resume(driver: Driver, *, size: int = 100, after: int | None = None) -> ResumePage | Refused:
-    ledger = driver.ledger
-    time = ledger.replicas[0].sequencer.time(ledger.tenant)
-
-    def now_us(_: object, head: object) -> int:
-        with ledger.store.change() as changing:
-            return time.now_us(head_us=head.time_us, clock_us=changing.clock_us())  # type: ignore[attr-defined]
-
-    reader = RunReader(
-        store=ledger.store,
-        rows=Views(),
-        claims=IdempotencyRows(),
-        vault=Vault(ledger.house.keyring),
-        now_us=now_us,
-    )
-    page = Page(size, None if after is None else (after,))
-    return reader.resume(
-        ledger.log,
-        driver.run,
-        page,
-        token=driver.token,
-        process=driver.process,
-        bytes_max=1 << 20,
-    )
-
-
-def _page(driver: Driver) -> ResumePage:
-    page = _resume(driver)
-    assert isinstance(page, ResumePage), page
-    return page
+from ledger.views import Availability, ResumePage, StepsPage
+from tests.support.driving import IDEMPOTENT, READ_ONLY, Driver, another, driven, refusal, said
+from tests.support.in_process import P1, P2, LedgerInProcess
+from tests.support.resuming import reader, resume, resumed
 
 
 def test_a_new_process_is_given_plan_results_and_what_is_ready(ledger: LedgerInProcess) -> None:
@@ -58,9 +29,9 @@ def test_a_new_process_is_given_plan_results_and_what_is_ready(ledger: LedgerInP
     driver.left_unknown("again", tool="put", effect=IDEMPOTENT)
     driver.started("lost", tool="look-up", effect=READ_ONLY)
     ledger.clock.advance(31)
-    resumed = another(driver, P2)
-    assert said(resumed.acquire()) == "ok"
-    page = _page(resumed)
+    other = another(driver, P2)
+    assert said(other.acquire()) == "ok"
+    page = resumed(other)
     shown = {each.step.id: each for each in page.steps}
     assert shown["done"].arguments.content == b'{"exact":  "bytes"}'
     assert shown["done"].result.content == b"rc-1"
@@ -88,9 +59,9 @@ def test_what_is_ready_starts_and_what_is_not_does_not(ledger: LedgerInProcess) 
     driver.plan("after-refused", tool="b", after=["refused"])
     driver.plan("after-abandoned", tool="c", after=["abandoned"])
     driver.left_unknown("unknown", tool="d")
-    ready = {each.step.id for each in _page(driver).steps if each.ready}
+    ready = {each.step.id for each in resumed(driver).steps if each.ready}
     assert ready == {"refused", "replacement"}
-    for each in _page(driver).steps:
+    for each in resumed(driver).steps:
         assert (said(driver.start(each.step.id)) == "EXECUTE") == (each.step.id in ready)
 
 
@@ -98,8 +69,8 @@ def test_resuming_twice_changes_nothing(ledger: LedgerInProcess) -> None:
     driver = driven(ledger)
     driver.plan("s")
     before = ledger.types()
-    first = _page(driver)
-    assert _page(driver).steps == first.steps
+    first = resumed(driver)
+    assert resumed(driver).steps == first.steps
     assert ledger.types() == before
 
 
@@ -109,26 +80,26 @@ def test_two_hosts_that_resume_at_once_leave_one_driver(ledger: LedgerInProcess)
     forked = another(driver, P2)
     assert said(forked.acquire()) == "LEASE_HELD"
     forked.token = driver.token
-    refused = _resume(forked)
+    refused = resume(forked)
     assert isinstance(refused, Refused)
     assert refused.reason.name == "LEASE_OF_ANOTHER_PROCESS"
     ledger.clock.advance(31)
     assert said(forked.acquire()) == "ok"
-    stale = _resume(driver)
+    stale = resume(driver)
     assert isinstance(stale, Refused)
     assert stale.reason.name == "STALE_LEASE"
-    assert isinstance(_resume(forked), ResumePage)
+    assert isinstance(resume(forked), ResumePage)
 
 
 def test_the_resume_state_is_for_the_live_holder_only(ledger: LedgerInProcess) -> None:
     driver = driven(ledger)
     ledger.clock.advance(31)
-    expired = _resume(driver)
+    expired = resume(driver)
     assert isinstance(expired, Refused)
     assert expired.reason.name == "LEASE_EXPIRED"
     driver.acquire()
     driver.close()
-    closed = _resume(driver)
+    closed = resume(driver)
     assert isinstance(closed, Refused)
     assert closed.reason.name == "RUN_CLOSED"
 
@@ -136,9 +107,9 @@ def test_the_resume_state_is_for_the_live_holder_only(ledger: LedgerInProcess) -
 def test_the_cancel_flag_is_told_and_nothing_is_ready_then(ledger: LedgerInProcess) -> None:
     driver = driven(ledger)
     driver.plan("s")
-    assert [each.ready for each in _page(driver).steps] == [True]
+    assert [each.ready for each in resumed(driver).steps] == [True]
     driver.cancel()
-    page = _page(driver)
+    page = resumed(driver)
     assert page.view.run.cancel_requested
     assert [each.ready for each in page.steps] == [False]
 
@@ -150,7 +121,7 @@ def test_pages_of_the_resume_state_hold_every_step_once(ledger: LedgerInProcess)
     found: list[str] = []
     after = None
     while True:
-        page = _resume(driver, size=3, after=after)
+        page = resume(driver, size=3, after=after)
         assert isinstance(page, ResumePage)
         found += [each.step.id for each in page.steps]
         if not page.next_token:
@@ -169,10 +140,111 @@ def test_a_decision_made_while_nobody_drove_is_seen_on_resuming(
     ledger.sweep()
     assert said(driver.decide("s", verdict, result=b"found")) == "ok"
     driver.acquire()
-    (shown,) = _page(driver).steps
+    (shown,) = resumed(driver).steps
     executed = verdict is Verdict.EXECUTED
     assert shown.step.state.value == (
         "RECONCILED_EXECUTED" if executed else "RECONCILED_NOT_EXECUTED"
     )
     assert shown.result.content == (b"found" if executed else b"")
     assert ledger.run("run-1").status is not RunStatus.COMPLETED
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_hosts_that_acquire_at_once_one_wins_and_the_other_is_told_who_and_until_when(
+    ledger: LedgerInProcess, first: int
+) -> None:
+    driver = driven(ledger)
+    driver.plan("s")
+    ledger.clock.advance(31)
+    ledger.replica()
+    hosts = [another(driver, P1), another(driver, P2)]
+    asked = [
+        ledger.request(replace(host.acquire_command(), holder=HolderName(f"host-{at}")))
+        for at, host in enumerate(hosts)
+    ]
+    answered = ledger.submit_at_once(*((at ^ first, [asked[at]]) for at in (first, 1 - first)))
+    answers = [one.answer for (one,) in answered if isinstance(one, Answered)]
+    (won,) = [each for each in answers if isinstance(each, LeaseGranted)]
+    (lost,) = [each for each in answers if isinstance(each, Refused)]
+    assert lost.reason.name == "LEASE_HELD"
+    assert lost.details == {"holder": won.holder, "until": format_time(won.expires_us)}
+    assert won.token == driver.token + 1
+    assert ledger.types("run-1").count("lease.acquired") == 2
+    winner, loser = hosts if won.holder == "host-0" else reversed(hosts)
+    winner.token = loser.token = won.token
+    before = ledger.types()
+    assert isinstance(resume(winner), ResumePage)
+    refused = resume(loser)
+    assert isinstance(refused, Refused)
+    assert refused.reason.name == "LEASE_OF_ANOTHER_PROCESS"
+    assert said(loser.start("s")) == "LEASE_OF_ANOTHER_PROCESS"
+    assert ledger.types() == before
+    assert said(winner.start("s")) == "EXECUTE"
+
+
+def test_what_waits_is_told_alike_by_a_start_and_on_resuming(ledger: LedgerInProcess) -> None:
+    driver = driven(ledger, ttl_s=600)
+    driver.ended("succeeded")
+    driver.ended("failed", Outcome.FAILED, tool="send")
+    driver.ended("no-effect", Outcome.NO_EFFECT, tool="put")
+    driver.ended("look", Outcome.FAILED, tool="look", effect=READ_ONLY)
+    driver.left_unknown("executed", tool="e")
+    driver.decide("executed")
+    driver.abandoned("abandoned", tool="pay", key="k1")
+    driver.abandoned("replaced", tool="ship", key="k2")
+    driver.ended("replacing", tool="ship", key="k3", supersedes="k2")
+    driver.abandoned("replaced-in-vain", tool="call", key="k4")
+    driver.ended("failing", Outcome.FAILED, tool="call", key="k5", supersedes="k4")
+    driver.plan("planned", tool="p")
+    driver.plan("withdrawn", tool="w")
+    driver.withdraw("withdrawn")
+    driver.left_unknown("unknown", tool="u")
+    driver.started("started", tool="g", operation_s=3600)
+    predecessors = [step.step.id for step in resumed(driver).steps]
+    for predecessor in predecessors:
+        driver.plan(f"after-{predecessor}", tool=f"t-{predecessor}", after=[predecessor])
+    told = {each.step.id: each for each in resumed(driver).steps}
+    ready = {name for name in predecessors if told[StepId(f"after-{name}")].ready}
+    assert ready == {"succeeded", "executed", "replaced", "replacing"}
+    ended = {"failed", "failing", "replaced-in-vain", "withdrawn"}
+    for name in predecessors:
+        shown = told[StepId(f"after-{name}")]
+        answer = driver.start(f"after-{name}")
+        assert (said(answer) == "EXECUTE") == shown.ready
+        if not shown.ready:
+            assert refusal(answer).step == shown.waiting_for == name
+            expected = "PREDECESSOR_ENDED" if name in ended else "WAITING"
+            assert said(answer) == expected, name
+
+
+def test_a_step_of_a_tool_version_that_the_new_process_does_not_have_is_planned_anew(
+    ledger: LedgerInProcess,
+) -> None:
+    driver = driven(ledger)
+    driver.plan("s", version="1", arguments=b"{}", key="k")
+    ledger.clock.advance(31)
+    newer = another(driver, P2)
+    newer.acquire()
+    (shown,) = resumed(newer).steps
+    assert (shown.step.tool_version, shown.ready) == ("1", True)
+    mismatch = refusal(newer.start("s", version="2"))
+    assert mismatch.reason.name == "TOOL_VERSION_MISMATCH"
+    assert mismatch.details == {"planned": "1", "given": "2"}
+    assert said(newer.plan("s", version="2", arguments=b"{}", key="k")) == "PLAN_MISMATCH"
+    assert said(newer.withdraw("s")) == "ok"
+    assert said(newer.plan("s2", version="2", arguments=b"{}", key="k")) == "ok"
+    assert said(newer.start("s2", version="2")) == "EXECUTE"
+
+
+def test_parent_and_labels_come_back_wherever_a_run_is_read(ledger: LedgerInProcess) -> None:
+    labels = (("shop", "north"), ("team", "billing"))
+    command = OpenRun(RunId("child"), parent=RunId("parent"), labels=labels)
+    assert said(ledger.ask(command)) == "ok"
+    driver = Driver(ledger, RunId("child"))
+    driver.acquire()
+    read = reader(ledger)
+    found = read.run(ledger.log, "child", Page(10, None))
+    assert isinstance(found, StepsPage)
+    listed = read.runs(ledger.log, Page(10, None), open_only=True)
+    for run in (found.view.run, listed.runs[0].run, resumed(driver).view.run):
+        assert (run.run_id, run.parent, run.labels) == ("child", "parent", labels)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ledger.core.entry import Entry
+from ledger.core.events import BODIES
 from ledger.core.times import parse_time
 
 WRITES = frozenset({"IDEMPOTENT_WRITE", "NON_IDEMPOTENT_WRITE"})
@@ -88,7 +89,8 @@ class History:
             run.drivers.add(actor["id"])
             if body.get("initiator"):
                 run.drivers.add(body["initiator"])
-        self._apply(run, entry, body, actor)
+        if entry.type in BODIES:
+            self._apply(run, entry, body, actor)
         self.declared_before = None
 
     def _in_log(self, kind: str, body: dict[str, Any]) -> None:

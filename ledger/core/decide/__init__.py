@@ -96,6 +96,8 @@ def decide(draft: Draft, request: Request, *, before: Before | None) -> Answer:
             run = draft.run(command.run)
             if run is not None:
                 settle_dead(draft, run)
-                draft.reassessed[run.run_id] = run
+                # When something is due on what is not understood is for the newer release to say.
+                if not run.not_understood:
+                    draft.reassessed[run.run_id] = run
             return Swept()
     assert_never(command)

@@ -8,7 +8,12 @@ from __future__ import annotations
 from ledger.core import events
 from ledger.core.answers import Answer, DecisionProposed, Reconciled
 from ledger.core.commands import Caller, ProposeDecision, Reconcile
-from ledger.core.decide.guards import not_executed_from_us, run_not_found, settle_dead
+from ledger.core.decide.guards import (
+    not_executed_from_us,
+    not_understood,
+    run_not_found,
+    settle_dead,
+)
 from ledger.core.draft import Draft
 from ledger.core.refusals import Reason, Refused
 from ledger.core.run import Run
@@ -106,7 +111,7 @@ def _may_decide(
             step=command.step,
         )
     settle_dead(draft, run)
-    refused = _check_state(run, step, command, decider.principal)
+    refused = not_understood(run) or _check_state(run, step, command, decider.principal)
     return refused or _check_time(draft, run, step, command) or (run, step)
 
 

@@ -20,14 +20,7 @@ def open_run(draft: Draft, run_id: str) -> Run | Refused:
         return run_not_found(run_id)
     if run.is_closed:
         return run_closed(run)
-    if run.not_understood:
-        return Refused(
-            Reason.WRONG_STATE,
-            "The run holds entries of a type that this server does not understand. Nothing was "
-            "recorded. Drive it through a server of the newer release.",
-            run=run.run_id,
-        )
-    return run
+    return not_understood(run) or run
 
 
 def run_not_found(run_id: str) -> Refused:
@@ -36,6 +29,20 @@ def run_not_found(run_id: str) -> Refused:
         Reason.RUN_NOT_FOUND,
         "There is no run of this id. Nothing was recorded. Open the run first.",
         run=run_id,
+    )
+
+
+def not_understood(run: Run) -> Refused | None:
+    """Why nobody may drive, decide or resume the run through this build; None if it may be."""
+    types = run.not_understood
+    if not types:
+        return None
+    return Refused(
+        Reason.WRONG_STATE,
+        "The run holds entries of a type that this server does not understand. Nothing was "
+        "recorded. Drive it through a server of the newer release.",
+        run=run.run_id,
+        details={"types": ",".join(types)},
     )
 
 

@@ -76,7 +76,9 @@ def _is_repeated(draft: Draft, step: Step, attempt: Attempt, command: CompleteSt
 
 def _settles(run: Run, step: Step, attempt: Attempt, outcome: Outcome) -> bool:
     """Whether a report may settle (rules, section 3, late `completed`)."""
-    if run.is_closed or attempt is not step.attempt or not run.token_counts_as_newest(attempt):
+    if run.is_closed or run.not_understood:
+        return False
+    if attempt is not step.attempt or not run.token_counts_as_newest(attempt):
         return False
     if step.state is StepState.STARTED:
         return True
@@ -188,7 +190,9 @@ def decide_unknown(draft: Draft, command: MarkUnknown) -> Answer:
         refused = _newer_holder(draft, run, step, attempt, command.token)
         if refused is not None:
             return refused
-    if run.is_closed or attempt is not step.attempt or step.state is not StepState.STARTED:
+    if run.is_closed or run.not_understood:
+        return _late_mark(draft, run, step, attempt, command)
+    if attempt is not step.attempt or step.state is not StepState.STARTED:
         return _late_mark(draft, run, step, attempt, command)
     if step.is_write:
         body: events.StepUnknown | events.StepCompleted = events.StepUnknown(

@@ -30,12 +30,14 @@ from ledger.client.words import Reason, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """The system of record has it. `result` is what a REPLAY then hands out, stored sealed."""
+    """The system of record has it. `result` is what a REPLAY then hands out. Everything but the
+    code is stored sealed; `reason` is for the people who look at the decision later."""
 
     result: Content | Absent = field(default=ABSENT, repr=False)
     external_reference: str | None = field(default=None, repr=False)
     evidence: Sequence[Content] = field(default=(), repr=False)
     reason_code: str = "found"
+    reason: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class NotExecuted:
 
     evidence: Sequence[Content] = field(default=(), repr=False)
     reason_code: str = "not_found"
+    reason: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,7 @@ class Confirming:
                 unknown,
                 verdict,
                 reason_code=answer.reason_code,
+                reason=answer.reason,
                 evidence=evidence,
                 result=result,
                 supersedes_index=unknown.decision_index,
@@ -206,13 +210,13 @@ class Confirming:
         else:
             index = decided.append.index if decided.append else None
             return Settled(unknown, verdict, index)
-        return self._propose(unknown, verdict, answer.reason_code, evidence, result)
+        return self._propose(unknown, verdict, answer, evidence, result)
 
     def _propose(
         self,
         unknown: UnknownStep,
         verdict: Verdict,
-        reason_code: str,
+        answer: Executed | NotExecuted,
         evidence: Sequence[Content],
         result: Content | Absent,
     ) -> Found:
@@ -223,7 +227,8 @@ class Confirming:
                 self._ledger.propose(
                     unknown,
                     verdict,
-                    reason_code=reason_code,
+                    reason_code=answer.reason_code,
+                    reason=answer.reason,
                     evidence=evidence,
                     result=result,
                     supersedes_index=unknown.decision_index,

@@ -1,20 +1,33 @@
-"""The confirmer: trusted code that asks the system of record, and settles what it can prove.
+"""The demo's confirmer: looks the step's key up in the shop, and lets the SDK settle what it says.
 
-It says `executed` where the shop has a receipt for the step's key. It says `not_executed` only
-where the shop had none when the operation deadline was past, because until then the call might
-still land. It never guesses.
+It says `executed` where the shop has a receipt. Where it has none it says `not executed`, which
+counts only if the shop was asked after the operation deadline: until then the call might still
+land, and the step is asked about again.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from pathlib import Path
+from typing import Final, assert_never
 
 from ledger.cli.demo.shop import Shop
-from ledger.client import Ledger, Reason, Reconciled, Refused, UnknownStep, Verdict
+from ledger.cli.stops import Stop
+from ledger.client import (
+    Confirming,
+    Executed,
+    Ledger,
+    LeftForPerson,
+    NotExecuted,
+    UnknownStep,
+    Verdict,
+    Waits,
+)
+from ledger.client import Settled as Decided
 
 _MARGIN_S: Final = 0.02
 _TRIES_MAX: Final = 50
@@ -32,58 +45,67 @@ class Settled:
 
 
 class Confirmer:
-    """Settles the unknowns of the demo's own runs."""
+    """Settles the unknowns of the demo's own runs. `shop` is the shop's file."""
 
-    def __init__(self, client: Ledger, shop: Shop, runs: Collection[str]) -> None:
+    def __init__(self, client: Ledger, shop: Path, runs: Collection[str]) -> None:
         self._client = client
         self._shop = shop
         self._runs = frozenset(runs)
+        self._confirming = Confirming(client, self._ask, clock_margin_s=_MARGIN_S)
 
     def unknowns(self) -> list[UnknownStep]:
         """What nobody can say the outcome of, most dangerous first."""
         return [each for each in self._client.unknowns() if each.run in self._runs]
 
     def settle(self, unknown: UnknownStep, *, waits: Callable[[float], None]) -> Settled:
-        """Ask the shop and decide. `waits` is told how many seconds a decision has to wait."""
-        receipt = self._shop.receipt(unknown.key)
+        """Ask the shop until it is decided. `waits` is told once how many seconds that has to wait.
+        Raises `Stop` where the ledger leaves the step for a person."""
+        for tried in range(_TRIES_MAX):
+            found = self._confirming.settle(unknown)
+            match found:
+                case Decided(_, verdict, index):
+                    receipt = self._receipt(unknown) if verdict is Verdict.EXECUTED else None
+                    return Settled(
+                        unknown.run,
+                        unknown.step,
+                        verdict,
+                        receipt or "",
+                        -1 if index is None else index,
+                    )
+                case Waits(_, until):
+                    left_s = max(_MARGIN_S, (until - datetime.now(UTC)).total_seconds())
+                    if not tried:
+                        waits(left_s)
+                    time.sleep(left_s)
+                case LeftForPerson(_, why):
+                    raise _left(unknown, why)
+                case _:
+                    assert_never(found)
+        raise _left(unknown, "the ledger's clock does not reach the operation deadline")
+
+    def _ask(self, unknown: UnknownStep) -> Executed | NotExecuted:
+        receipt = self._receipt(unknown)
         if receipt is None:
-            self._wait_for_deadline(unknown, waits)
-            receipt = self._shop.receipt(unknown.key)
-        if receipt is not None:
-            decided = self._client.reconcile(
-                unknown,
-                Verdict.EXECUTED,
-                reason_code="receipt_found",
-                reason=f"The shop has receipt {receipt} under this key.",
-                evidence=[{"receipt": receipt}],
-                result={"receipt": receipt},
+            return NotExecuted(
+                reason_code="no_receipt",
+                reason="The operation deadline is past and the shop has no call of this key.",
             )
-            verdict = Verdict.EXECUTED
-        else:
-            decided = self._not_executed(unknown)
-            verdict = Verdict.NOT_EXECUTED
-        index = decided.append.index if decided.append else -1
-        return Settled(unknown.run, unknown.step, verdict, receipt or "", index)
+        return Executed(
+            {"receipt": receipt},
+            external_reference=receipt,
+            reason_code="receipt_found",
+            reason=f"The shop has receipt {receipt} under this key.",
+        )
 
-    def _not_executed(self, unknown: UnknownStep) -> Reconciled:
-        for _ in range(_TRIES_MAX):
-            try:
-                return self._client.reconcile(
-                    unknown,
-                    Verdict.NOT_EXECUTED,
-                    reason_code="no_receipt",
-                    reason="The operation deadline is past and the shop has no call of this key.",
-                )
-            except Refused as refused:
-                if refused.reason is not Reason.TOO_EARLY:
-                    raise
-            time.sleep(_MARGIN_S)
-        raise TimeoutError("the ledger's clock does not reach the operation deadline")
+    def _receipt(self, unknown: UnknownStep) -> str | None:
+        # The SDK asks from a thread of its own, where the director's connection cannot go.
+        with closing(Shop(self._shop)) as shop:
+            return shop.receipt(unknown.key)
 
-    def _wait_for_deadline(self, unknown: UnknownStep, waits: Callable[[float], None]) -> None:
-        if unknown.not_executed_from is None:
-            return
-        left_s = (unknown.not_executed_from - datetime.now(UTC)).total_seconds() + _MARGIN_S
-        if left_s > 0:
-            waits(left_s)
-            time.sleep(left_s)
+
+def _left(unknown: UnknownStep, why: str) -> Stop:
+    return Stop(
+        f"{unknown.run} {unknown.step} could not be settled: {why}.",
+        safe="Nothing was decided of it, and nothing is done again while it is unknown.",
+        next="See it with `ledger unknown` and `ledger show`.",
+    )

@@ -49,7 +49,7 @@ class Director:
         self._cast = cast
         self._auditor = auditor
         self._stage = stage
-        self._confirmer = Confirmer(cast.confirmer, cast.shop, {agent.run for agent in agents})
+        self._confirmer = Confirmer(cast.confirmer, launch.shop, {agent.run for agent in agents})
         self._done: set[tuple[str, str]] = set()
         self.account = Account(actions=sum(len(agent.actions) for agent in agents))
         self._deaths = deque(deaths(seed, actions=self.account.actions))

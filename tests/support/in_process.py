@@ -43,7 +43,7 @@ from projections.leases import LeaseRows
 from projections.resume import ResumeRows
 from projections.unknowns import UnknownRows
 from projections.views import Views
-from tests.support.oracle import entries_of, verify_log
+from tests.support.oracle import entries_of, verify_access_log, verify_log
 
 P1: Final = ProcessNonce("process-1-of-test")
 P2: Final = ProcessNonce("process-2-of-test")
@@ -94,12 +94,17 @@ class House:
 
     def __init__(self, url: str, folder: Path) -> None:
         self.clock = Clock()
+        self._url = url
         Keyring.new(folder / "keys")
         self.keyring = Keyring.load(folder / "keys")
         settings = StoreSettings(clock_shift_us=lambda: self.clock.database_us)
         self.stores: list[Store] = [open_store(url, settings) for _ in range(2)]
         self.stores[0].migrate()
         self.loop = asyncio.new_event_loop()
+
+    def another(self, settings: StoreSettings) -> Store:
+        """One more server's connections; whoever asks closes them."""
+        return open_store(self._url, settings)
 
     def close(self) -> None:
         """Closes its connections."""
@@ -263,6 +268,7 @@ class LedgerInProcess:
         assert not fatal, fatal
         assert all(ended)
         verify_log(self.store, self.log, self.house.keyring)
+        verify_access_log(self.store, self.replicas[0].tenants.access(self.tenant))
 
 
 def content_digest(command: Command) -> bytes:

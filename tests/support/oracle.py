@@ -21,7 +21,7 @@ from ledger.core.merkle import Frontier
 from ledger.core.run_events import SealedRef
 from ledger.keyring import Keyring
 from ledger.store.interface import Reading, Store
-from ledger.store.tables import ENTRIES, PAYLOADS, REQUESTS, TILES, Row, Table
+from ledger.store.tables import ACCESS_REQUESTS, ENTRIES, PAYLOADS, REQUESTS, TILES, Row, Table
 from ledger.vault import Gone, Vault
 from projections.rebuild import Rebuild, differences
 from tests.support.oracle_model import check_history
@@ -69,6 +69,32 @@ def verify_log(store: Store, log: Log, keyring: Keyring) -> list[Entry]:
         _check_requests(reading, log, entries)
         check_history(entries)
         _check_projections(reading, log, entries, Vault(keyring))
+    return entries
+
+
+def verify_access_log(store: Store, log: Log) -> list[Entry]:
+    """Everything that must hold of an access log; answers its entries."""
+    with store.read() as reading:
+        rows = all_rows(reading, ENTRIES, log=log.number)
+        entries = entries_of(store, log)
+        kept = all_rows(reading, ACCESS_REQUESTS, log=log.number)
+        assert [(row[1], row[2], row[3], row[5], row[6]) for row in rows] == [
+            (at, "_log", at, entry.raw, hashlib.sha256(b"\x00" + entry.raw).digest())
+            for at, entry in enumerate(entries)
+        ]
+        _check_chains(entries)
+        _check_tree(reading, log, entries)
+    parts: set[tuple[str, str, int]] = set()
+    for entry in entries:
+        event: Any = entry.event
+        assert entry.type.startswith("access.")
+        assert event["payloads"] == []
+        part = (event["actor"]["id"], event["request"]["id"], event["request"]["part"])
+        assert part not in parts, "an access was recorded twice"
+        parts.add(part)
+    for _, principal, request_id, at_part, event_type, index in kept:
+        assert (principal, request_id, at_part) in parts
+        assert entries[int(index or 0)].type == event_type
     return entries
 
 

@@ -62,7 +62,7 @@ class AsyncRun(RunView):
         try:
             await self._wire.drive_through(self._core.leave(error))
         finally:
-            if self._renewal is not None:
+            if self._renewal is not None and not self._core.lease.is_of_another_process():
                 self._renewal.cancel()
                 await asyncio.wait({self._renewal})
 

@@ -33,19 +33,24 @@ class AioWire:
         """Do what the flow says until it returns or raises."""
         try:
             action = next(flow)
-            while True:
-                action = flow.send(await self._perform(action))
         except StopIteration as end:
             answer: T = end.value
             return answer
+        return await self._drive_on(flow, action)
 
     async def drive_through(self, flow: Flow[T]) -> T:
         """Drive a report that a cancellation must not cut off.
 
         A cancelled caller waits up to the `leaving` policy's deadline for the report to be
-        acknowledged, and is cancelled then.
+        acknowledged, and is cancelled then. A flow that asks for nothing needs no event loop: a
+        forked child, which has none, leaves its parent's blocks by such flows.
         """
-        task = asyncio.ensure_future(self.drive(flow))
+        try:
+            action = next(flow)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+        task = asyncio.ensure_future(self._drive_on(flow, action))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -76,8 +81,21 @@ class AioWire:
     async def close(self) -> None:
         """Close the channel of this process and loop; calls in flight end."""
         connection, self._connection = self._connection, None
-        if connection is not None and connection.is_here():
+        if connection is None:
+            return
+        if connection.is_here():
             await connection.channel.close()
+        else:
+            # Letting go of a parent's channel would wait for a thread that the fork lost.
+            self._inherited.append(connection)
+
+    async def _drive_on(self, flow: Flow[T], action: Action) -> T:
+        try:
+            while True:
+                action = flow.send(await self._perform(action))
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
 
     async def _perform(self, action: Action) -> Event:
         match action:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 _CHUNK: Final = 65_536
 
@@ -48,6 +48,17 @@ class WithholdingProxy:
         self._control.unlink(missing_ok=True)
         self.swallowed.clear()
         self.heard.clear()
+
+    def withhold(self, what: Literal["request", "answer"]) -> None:
+        """From now on; see the class."""
+        self._control.write_text(what, encoding="utf-8")
+
+    def cut(self) -> None:
+        """Ends every line and withholds nothing more; new lines pass."""
+        self.pass_all()
+        lines, self._lines = self._lines, []
+        for line in lines:
+            _end(line)
 
     def _accept(self) -> None:
         with suppress(OSError):

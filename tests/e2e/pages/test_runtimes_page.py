@@ -36,6 +36,11 @@ def test_another_process_resumes_from_the_plan(reader: Reader) -> None:
     assert said == documented("docs/runtimes.md", "resume-says")
 
 
+def test_a_watch_tells_of_a_change(reader: Reader) -> None:
+    said = reader.python(documented("docs/runtimes.md", "watch"))
+    assert said == documented("docs/runtimes.md", "watch-says")
+
+
 def test_many_commands_go_in_one_message(reader: Reader) -> None:
     said = reader.python(documented("docs/runtimes.md", "batch"))
     assert said == documented("docs/runtimes.md", "batch-says")

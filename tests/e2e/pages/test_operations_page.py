@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,23 @@ def test_keys_and_tenants_are_made_and_listed(tmp_path: Path) -> None:
     assert re.search(r"^acme +audit\.acme\.example/agents *$", said, re.MULTILINE)
     # Two tenants, each with a log and an access log.
     assert said.count("checkpoint-signing") == 4
+
+
+def test_a_row_that_was_touched_by_hand_is_named_and_put_right(tmp_path: Path) -> None:
+    server = LedgerServer(tmp_path / "ledger-data").start()
+    try:
+        reader = Reader(server, CommandLine(tmp_path))
+        check = documented("docs/operations.md", "projections-check")
+        rebuild = documented("docs/operations.md", "projections-rebuild")
+        _append(server, "touched")
+        assert reader.commands(check).strip() == "Every row says what the log says."
+        with closing(sqlite3.connect(server.folder / "ledger.db")) as file, file:
+            file.execute("UPDATE runs SET status = 'FAILED'")
+        assert "differs in status" in reader.commands(check, code=5)
+        assert "These were put right." in reader.commands(rebuild)
+        assert reader.commands(check).strip() == "Every row says what the log says."
+    finally:
+        server.close()
 
 
 @pytest.mark.long

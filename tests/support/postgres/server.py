@@ -239,8 +239,11 @@ class PostgresServer:
                     raise
                 state = replace(state, port=free_port())
         self._state = state
-        create_role(self.superuser_dsn(), ROLE, password=state.password)
+        self._make_role(state)
         folder.write_state(state)
+
+    def _make_role(self, state: ServerState) -> None:
+        create_role(self.superuser_dsn(), ROLE, password=state.password)
 
     def _run(self, folder: ServerFolder, state: ServerState) -> None:
         settings = {

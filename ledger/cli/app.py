@@ -8,6 +8,7 @@ from typing import Final
 import typer
 
 from ledger.cli import (
+    accessing,
     attesting,
     bulk,
     checking,
@@ -64,6 +65,7 @@ for _name, _panel, _command in (
     ("version", RUN_ONE, running.version),
     ("runs", READ, reading.runs),
     ("show", READ, reading.show),
+    ("payload", READ, accessing.payload),
     ("unknown", READ, reviewing.unknown),
     ("reconcile", READ, reviewing.reconcile),
     ("reconcile-all", READ, bulk.reconcile_all),
@@ -72,6 +74,7 @@ for _name, _panel, _command in (
     ("receipt", PROVE, attesting.receipt),
     ("export", PROVE, attesting.export),
     ("verify", PROVE, checking.verify),
+    ("access", PROVE, accessing.access),
 ):
     app.command(_name, help=taught(_command), rich_help_panel=_panel)(_command)
 app.add_typer(housekeeping.keys, name="keys", rich_help_panel=RUN_ONE)

@@ -14,6 +14,7 @@ from ledger.cli.housekeeping import checkpoints_of, log_of, opened_store
 from ledger.cli.mirror import Mirror, MirrorUnreadable, write_mirror
 from ledger.cli.stops import Code, Stop
 from ledger.cli.teaching import taught
+from ledger.client import LogName, ReadPurpose
 
 _ROLE: Final = "admin"
 
@@ -26,11 +27,15 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="FILE", help="Write it there instead of printing it."),
 ]
+Access = Annotated[
+    bool, typer.Option("--access", help="Of the access log that stands beside the log.")
+]
 
 
 def get_checkpoint(
     context: typer.Context,
     out: Out = None,
+    access: Access = False,
     server: options.Server = options.DEFAULT_SERVER,
     folder: options.Folder = options.DEFAULT_FOLDER,
     token_file: options.TokenFile = None,
@@ -53,7 +58,7 @@ def get_checkpoint(
         return
     screen = options.screen_of(machine, no_color)
     with options.client_of(server, folder, token_file, role) as client:
-        got = client.checkpoint()
+        got = client.checkpoint(log=LogName.ACCESS if access else LogName.UNSPECIFIED)
     if out is not None:
         _write(out, got.note)
     screen.final({"size": got.size, "checkpoint": got.note, "verifier_key": got.verifier_key})
@@ -179,6 +184,7 @@ def export(
     target: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="A folder that is empty or not there yet.")
     ],
+    access: Access = False,
     server: options.Server = options.DEFAULT_SERVER,
     folder: options.Folder = options.DEFAULT_FOLDER,
     token_file: options.TokenFile = None,
@@ -195,8 +201,10 @@ def export(
 
       ledger export ./log
       ledger export ./log && ledger verify ./log --key audit.key
+      ledger export ./access-log --access
     """
     screen = options.screen_of(machine, no_color)
+    log = LogName.ACCESS if access else LogName.UNSPECIFIED
     if target.exists() and any(target.iterdir()):
         raise Stop(
             f"{target} is not empty.",
@@ -206,7 +214,8 @@ def export(
         )
     with options.client_of(server, folder, token_file, role) as client:
         try:
-            made = write_mirror(client.entries(), target, client.checkpoint().note)
+            entries = client.entries(log=log, purpose=ReadPurpose.EXPORT)
+            made = write_mirror(entries, target, client.checkpoint(log=log).note)
         except MirrorUnreadable as fault:
             raise Stop(
                 f"{fault}.",

@@ -15,7 +15,7 @@ from rich.text import Text
 from ledger.cli import options
 from ledger.cli.screen import Screen, styled
 from ledger.cli.stops import Code, Stop, stop_of
-from ledger.client import HistoryRewound, LedgerError
+from ledger.client import HistoryRewound, LedgerError, LogName, ReadPurpose
 from ledger.core.receipt import HEADER as RECEIPT_HEADER
 from ledger.verify import (
     FolderSource,
@@ -91,6 +91,9 @@ def verify(
     held: Held = None,
     receipts: Receipts = None,
     at_least: AtLeast = None,
+    access: Annotated[
+        bool, typer.Option("--access", help="Judge the server's access log instead of its log.")
+    ] = False,
     server: options.Server = options.DEFAULT_SERVER,
     folder: options.Folder = options.DEFAULT_FOLDER,
     token_file: options.TokenFile = None,
@@ -117,6 +120,7 @@ def verify(
       ledger verify ./log --key audit.key --held 2026-11-30.checkpoint
       ledger verify invoice.tlog-proof --key audit.key
       ledger verify --key audit.key --at-least 1284 --json
+      ledger verify --access --key access.key
     """
     screen = options.screen_of(machine, no_color)
     policy = _policy(key or [])
@@ -135,7 +139,8 @@ def verify(
             )
 
     if target is None:
-        report = _of_server(server, folder, token_file, role, judge)
+        log = LogName.ACCESS if access else LogName.UNSPECIFIED
+        report = _of_server(server, folder, token_file, role, log, judge)
     elif target.is_dir():
         report = judge(FolderSource(target))
     else:
@@ -150,13 +155,15 @@ def _of_server(
     folder: Path,
     token_file: Path | None,
     role: str,
+    log: LogName,
     judge: Callable[[LogSource], Report],
 ) -> Report:
     """Judge what a server answers. Its silence or refusal leaves nothing to verify."""
     try:
         with options.client_of(server, folder, token_file, role) as client:
-            note = client.checkpoint().note.encode("utf-8")
-            entries = (entry.entry for entry in client.entries())
+            note = client.checkpoint(log=log).note.encode("utf-8")
+            read = client.entries(log=log, purpose=ReadPurpose.VERIFY)
+            entries = (entry.entry for entry in read)
             return judge(EntriesSource(note, entries))
     except LedgerError as error:
         stop = stop_of(error)

@@ -33,8 +33,7 @@ from ledger.client.values import (
     RunInfo,
     UnknownStep,
 )
-from ledger.client.words import EffectClass, Verdict
-from ledger.v1 import log_service_pb2 as logs
+from ledger.client.words import EffectClass, LogName, ReadPurpose, Verdict
 from ledger.v1 import run_service_pb2 as runs
 
 T = TypeVar("T")
@@ -263,19 +262,46 @@ class AsyncLedger:
         )
         return await self._wire.drive(calls.allow_downgrade(self._settings, request))
 
-    async def checkpoint(self) -> Checkpoint:
+    async def checkpoint(self, *, log: LogName = LogName.UNSPECIFIED) -> Checkpoint:
         """A signed checkpoint that includes everything acknowledged before this call."""
-        return await self._wire.drive(calls.checkpoint(self._settings))
+        return await self._wire.drive(calls.checkpoint(self._settings, log=log))
 
-    def entries(self, *, start: int = 0) -> AsyncIterator[Entry]:
-        """Entries from an index up to the log's present head, in order, without gaps."""
-        return self._pages(lambda cursor: calls.entries(self._settings, cursor=cursor), str(start))
+    def entries(
+        self,
+        *,
+        start: int = 0,
+        log: LogName = LogName.UNSPECIFIED,
+        purpose: ReadPurpose = ReadPurpose.UNSPECIFIED,
+    ) -> AsyncIterator[Entry]:
+        """Entries from an index up to the log's present head, in order, without gaps.
 
-    async def follow(self, *, start: int = 0, until_head: bool = False) -> AsyncIterator[Entry]:
+        Reading the access log needs the role `audit` and is recorded in it; an export or a
+        verification of either log is recorded there too, where `purpose` says that it is one.
+        """
+        first = str(start)
+        return self._pages(
+            lambda cursor: calls.entries(
+                self._settings,
+                cursor=cursor,
+                log=log,
+                # Once is enough: each page that says so would be recorded.
+                purpose=purpose if cursor == first else ReadPurpose.UNSPECIFIED,
+            ),
+            first,
+        )
+
+    async def follow(
+        self,
+        *,
+        start: int = 0,
+        until_head: bool = False,
+        log: LogName = LogName.UNSPECIFIED,
+        purpose: ReadPurpose = ReadPurpose.UNSPECIFIED,
+    ) -> AsyncIterator[Entry]:
         """Entries from an index on, as they are appended. After an error go on at the next
         index.
         """
-        request = logs.FollowEntriesRequest(start=start, until_head=until_head)
+        request = calls.follow_request(start=start, until_head=until_head, log=log, purpose=purpose)
         async for answer in self._wire.stream(methods.FOLLOW_ENTRIES, request):
             for entry in calls.entries_of(answer.entries):
                 yield entry
@@ -287,22 +313,32 @@ class AsyncLedger:
             str(start_version),
         )
 
-    async def receipt(self, index: int | None = None, *, request_id: str | None = None) -> Receipt:
+    async def receipt(
+        self,
+        index: int | None = None,
+        *,
+        request_id: str | None = None,
+        log: LogName = LogName.UNSPECIFIED,
+    ) -> Receipt:
         """A receipt by entry index, or by the own request id that appended it."""
         return await self._wire.drive(
-            calls.receipt(self._settings, index=index, request_id=request_id)
+            calls.receipt(self._settings, index=index, request_id=request_id, log=log)
         )
 
-    async def inclusion_proof(self, index: int, *, tree_size: int = 0) -> InclusionProof:
+    async def inclusion_proof(
+        self, index: int, *, tree_size: int = 0, log: LogName = LogName.UNSPECIFIED
+    ) -> InclusionProof:
         """An inclusion proof; tree size 0 means the present one."""
         return await self._wire.drive(
-            calls.inclusion_proof(self._settings, index, tree_size=tree_size)
+            calls.inclusion_proof(self._settings, index, tree_size=tree_size, log=log)
         )
 
-    async def consistency_proof(self, old_size: int, *, new_size: int = 0) -> ConsistencyProof:
+    async def consistency_proof(
+        self, old_size: int, *, new_size: int = 0, log: LogName = LogName.UNSPECIFIED
+    ) -> ConsistencyProof:
         """A consistency proof; new size 0 means the present one."""
         return await self._wire.drive(
-            calls.consistency_proof(self._settings, old_size, new_size=new_size)
+            calls.consistency_proof(self._settings, old_size, new_size=new_size, log=log)
         )
 
     async def payload(self, index: int, *, payload_id: str) -> DisclosedPayload:

@@ -31,6 +31,7 @@ from ledger.client.values import (
     StepInfo,
     UnknownStep,
 )
+from ledger.client.words import LogName, ReadPurpose
 from ledger.v1 import log_service_pb2 as logs
 from ledger.v1 import review_service_pb2 as reviews
 from ledger.v1 import run_service_pb2 as runs
@@ -271,26 +272,49 @@ def get_run(settings: Settings, run: str) -> Flow[RunChange]:
             return RunChange(decode.run_of(answer.message.run), tuple(steps))
 
 
-def checkpoint(settings: Settings) -> Flow[Checkpoint]:
+def checkpoint(settings: Settings, *, log: LogName) -> Flow[Checkpoint]:
     """A signed checkpoint that includes everything acknowledged before the call."""
     return decoded(
         settings,
         methods.GET_CHECKPOINT,
-        logs.GetCheckpointRequest(),
+        logs.GetCheckpointRequest(log=_log(log)),
         lambda answer: Checkpoint(answer.checkpoint, answer.size, answer.verifier_key),
     )
 
 
-def entries(settings: Settings, *, cursor: str) -> Flow[Page[Entry]]:
+def entries(
+    settings: Settings, *, cursor: str, log: LogName, purpose: ReadPurpose
+) -> Flow[Page[Entry]]:
     """A page of entries; the cursor is the first index."""
     start = int(cursor)
-    request = logs.ListEntriesRequest(start=start, page_size=settings.limits.page_max)
+    request = logs.ListEntriesRequest(
+        start=start,
+        page_size=settings.limits.page_max,
+        log=_log(log),
+        purpose=logs.ReadPurpose.ValueType(purpose),
+    )
     return decoded(
         settings,
         methods.LIST_ENTRIES,
         request,
         lambda page: _entries_page(page.entries, start=start, total=page.size),
     )
+
+
+def follow_request(
+    *, start: int, until_head: bool, log: LogName, purpose: ReadPurpose
+) -> logs.FollowEntriesRequest:
+    """To follow a log."""
+    return logs.FollowEntriesRequest(
+        start=start,
+        until_head=until_head,
+        log=_log(log),
+        purpose=logs.ReadPurpose.ValueType(purpose),
+    )
+
+
+def _log(log: LogName) -> logs.LogName.ValueType:
+    return logs.LogName.ValueType(log)
 
 
 def run_entries(settings: Settings, run: str, *, cursor: str) -> Flow[Page[Entry]]:
@@ -318,9 +342,11 @@ def entries_of(found: Sequence[logs.LogEntry]) -> tuple[Entry, ...]:
     return tuple(Entry(entry.index, entry.entry) for entry in found)
 
 
-def receipt(settings: Settings, *, index: int | None, request_id: str | None) -> Flow[Receipt]:
+def receipt(
+    settings: Settings, *, index: int | None, request_id: str | None, log: LogName
+) -> Flow[Receipt]:
     """A receipt by entry index, or by the request id that appended it."""
-    request = logs.GetReceiptRequest()
+    request = logs.GetReceiptRequest(log=_log(log))
     if request_id is not None:
         request.request_id = request_id
     elif index is not None:
@@ -333,9 +359,11 @@ def receipt(settings: Settings, *, index: int | None, request_id: str | None) ->
     )
 
 
-def inclusion_proof(settings: Settings, index: int, *, tree_size: int) -> Flow[InclusionProof]:
+def inclusion_proof(
+    settings: Settings, index: int, *, tree_size: int, log: LogName
+) -> Flow[InclusionProof]:
     """An inclusion proof; tree size 0 means the present one."""
-    request = logs.GetInclusionProofRequest(index=index, tree_size=tree_size)
+    request = logs.GetInclusionProofRequest(index=index, tree_size=tree_size, log=_log(log))
     return decoded(
         settings,
         methods.GET_INCLUSION_PROOF,
@@ -347,10 +375,10 @@ def inclusion_proof(settings: Settings, index: int, *, tree_size: int) -> Flow[I
 
 
 def consistency_proof(
-    settings: Settings, old_size: int, *, new_size: int
+    settings: Settings, old_size: int, *, new_size: int, log: LogName
 ) -> Flow[ConsistencyProof]:
     """A consistency proof; new size 0 means the present one."""
-    request = logs.GetConsistencyProofRequest(old_size=old_size, new_size=new_size)
+    request = logs.GetConsistencyProofRequest(old_size=old_size, new_size=new_size, log=_log(log))
     return decoded(
         settings,
         methods.GET_CONSISTENCY_PROOF,

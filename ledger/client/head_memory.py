@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
+from ledger.client.words import LogName
 from ledger.v1 import run_service_pb2 as runs
 
 _FIELD: Final = "last_head_seen"
@@ -35,8 +36,11 @@ class HeadMemory:
         return self._newest[0]
 
     def tell(self, request: Message) -> None:
-        """Puts the newest head into a request that has a place for it."""
+        """Puts the newest head into a request that has a place for it, unless it is about another
+        log than the one that was shown."""
         size, leaf_hash = self._newest
+        if getattr(request, "log", LogName.UNSPECIFIED) == LogName.ACCESS:
+            return
         if size and _FIELD in request.DESCRIPTOR.fields_by_name:
             held: Any = request
             held.last_head_seen.size = size

@@ -154,3 +154,19 @@ class Reason(_Word):
         know.
         """
         return cls.__members__.get(name, cls.UNSPECIFIED)
+
+
+class LogName(_Word):
+    """Which of a tenant's logs; `UNSPECIFIED` is the one that runs are recorded in."""
+
+    UNSPECIFIED = 0
+    RUNS = 1
+    ACCESS = 2
+
+
+class ReadPurpose(_Word):
+    """What entries are read for. Exports and verifications are recorded in the access log."""
+
+    UNSPECIFIED = 0
+    EXPORT = 1
+    VERIFY = 2

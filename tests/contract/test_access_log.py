@@ -402,6 +402,14 @@ class Trouble:
     def __init__(self) -> None:
         self.armed: tuple[str, type[Exception]] | None = None
 
+    def arm(self, moment: str, why: type[Exception]) -> None:
+        """From now on."""
+        self.armed = (moment, why)
+
+    def is_spent(self) -> bool:
+        """Whether what was armed has happened."""
+        return self.armed is None
+
     def observe(self, moment: str, kind: str) -> None:
         """Raises where it was armed."""
         if self.armed is not None and (moment, kind) == (self.armed[0], "commit"):
@@ -427,13 +435,13 @@ def test_a_commit_without_an_answer_is_looked_up(
     access = opened(store=store)
     access.refused(refusal(ledger))
     again = refusal(ledger)
-    trouble.armed = (moment, CommitUnknown)
+    trouble.arm(moment, CommitUnknown)
     if moment == "before":
         with pytest.raises(AccessNotRecorded):
             access.refused(again)
         assert len(access.entries()) == 1
     access.refused(again)
-    assert trouble.armed is None
+    assert trouble.is_spent()
     assert len(access.entries()) == 2
 
 
@@ -442,9 +450,9 @@ def test_a_passing_trouble_of_the_store_is_tried_again(
 ) -> None:
     store, trouble = fragile
     access = opened(store=store)
-    trouble.armed = ("before", StoreUnavailable)
+    trouble.arm("before", StoreUnavailable)
     access.refused(refusal(ledger))
-    assert trouble.armed is None
+    assert trouble.is_spent()
     assert len(access.entries()) == 1
 
 

@@ -48,7 +48,7 @@ class Trial:
 
     def observe(self, moment: Moment, kind: str) -> None:
         """Called by the store around every statement."""
-        if not threading.current_thread().name.startswith("sequencer-"):
+        if not threading.current_thread().name.startswith(("sequencer-", "access-")):
             return
         self._take_order()
         if not self._act:

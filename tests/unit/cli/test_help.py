@@ -44,7 +44,7 @@ def test_the_commands_are_those_that_the_product_names() -> None:
             "demo", "serve", "health", "migrate", "version", "runs", "show", "unknown", "reconcile",
             "reconcile-all", "propose", "confirm", "projections check", "projections rebuild",
             "receipt", "export", "verify", "keys new", "keys list", "keys show", "tenants new",
-            "tenants list", "checkpoint", "checkpoint pin",
+            "tenants list", "checkpoint", "checkpoint pin", "access", "payload",
         )
     }  # fmt: skip
 

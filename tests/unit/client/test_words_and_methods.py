@@ -19,6 +19,8 @@ ENUMS = [
     (words.Reason, types_pb2.Reason.DESCRIPTOR),
     (words.Disposition, run_service_pb2.Disposition.DESCRIPTOR),
     (words.Verdict, review_service_pb2.Verdict.DESCRIPTOR),
+    (words.LogName, log_service_pb2.LogName.DESCRIPTOR),
+    (words.ReadPurpose, log_service_pb2.ReadPurpose.DESCRIPTOR),
 ]
 MODULES = (run_service_pb2, review_service_pb2, log_service_pb2)
 

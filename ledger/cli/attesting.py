@@ -10,11 +10,12 @@ from typing import Annotated, Final
 import typer
 
 from ledger.cli import options
-from ledger.cli.housekeeping import checkpoints_of, log_of, opened_store
+from ledger.cli.housekeeping import checkpoints_of, log_of, opened_store, record_act
 from ledger.cli.mirror import Mirror, MirrorUnreadable, write_mirror
 from ledger.cli.stops import Code, Stop
 from ledger.cli.teaching import taught
 from ledger.client import LogName, ReadPurpose
+from ledger.core.events import AccessAdministered
 
 _ROLE: Final = "admin"
 
@@ -80,6 +81,7 @@ def pin(
         str,
         typer.Option("--by", metavar="ID", help="Who accepts it. Unset: your account's name."),
     ] = "",
+    access: Access = False,
     folder: options.Folder = options.DEFAULT_FOLDER,
     machine: options.Machine = False,
     no_color: options.NoColor = False,
@@ -93,6 +95,7 @@ def pin(
     [bold]Example[/bold]
 
       ledger checkpoint pin 2026-11-30.checkpoint --data /var/lib/ledger
+      ledger checkpoint pin access.checkpoint --access --by operator-7
     """
     screen = options.screen_of(machine, no_color)
     try:
@@ -106,7 +109,7 @@ def pin(
     with opened_store(folder, command="checkpoint pin") as (store, settings):
         from ledger.signing import PinRefused
 
-        log = log_of(store, settings, tenant)
+        log = log_of(store, settings, tenant, access=access)
         try:
             pinned = checkpoints_of(store, settings).pin(log, note, by=by or getpass.getuser())
         except PinRefused as refused:
@@ -116,10 +119,17 @@ def pin(
                 next="Pin a checkpoint of this log that it still holds, or restore the log.",
                 code=Code.REFUSED,
             ) from None
+        act = AccessAdministered(
+            act="checkpoint.pin", origin=pinned.now.origin, size=pinned.now.size
+        )
+        beside = log_of(store, settings, tenant, access=True)
+        recorded = record_act(store, beside, act, by=by)
     before = pinned.before.size if pinned.before is not None else None
     screen.final({"origin": pinned.now.origin, "size": pinned.now.size, "before": before})
     was = "there was no whole mark" if before is None else f"the mark was {before:,}"
     screen.say(f"{pinned.now.origin} is signed on from size {pinned.now.size:,}; {was}.")
+    if not recorded:
+        screen.note("It stands beside the mark, but could not be recorded in the access log.")
 
 
 def receipt(

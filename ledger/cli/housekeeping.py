@@ -4,6 +4,7 @@ themselves, with no server between.
 
 from __future__ import annotations
 
+import getpass
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +17,14 @@ from ledger.cli import options
 from ledger.cli.screen import table
 from ledger.cli.stops import Code, Stop, extra_missing
 from ledger.cli.teaching import taught
+from ledger.core import ids
+from ledger.core.access import Access
 from ledger.core.errors import Malformed
-from ledger.core.ids import Origin, Tenant
+from ledger.core.events import AccessAdministered
+from ledger.core.ids import Origin, PrincipalId, Tenant
 from ledger.core.note_key import Signer, VerifierKey
+from ledger.core.run_events import Actor
+from ledger.core.vocabulary import ActorKind, Auth
 from ledger.keyring import KeyMissing, Keyring
 
 if TYPE_CHECKING:
@@ -35,6 +41,8 @@ keys = typer.Typer(
 tenants = typer.Typer(help="Make and list tenants, each with a log.", no_args_is_help=True)
 
 KEK: Final = "kek"
+OPERATOR: Final = "operator"
+"""`actor.role` of who acts on the data folder."""
 LOG: Final = "log"
 ACCESS: Final = "/access"
 """What an access log's name has behind the name of the log that it stands beside."""
@@ -216,8 +224,10 @@ def new_tenant(
                 next="Tenants are ids; origins are lower case, such as example.org/audit.",
                 code=Code.WRONG_USAGE,
             ) from None
-        for one in (log, tenants_of(store, settings).access(log.tenant)):
+        access = tenants_of(store, settings).access(log.tenant)
+        for one in (log, access):
             checkpoints_of(store, settings).begin(one)
+        record_act(store, access, AccessAdministered(act="tenants.new", origin=log.origin))
     screen.final({"tenant": log.tenant, "origin": log.origin})
     screen.say(f"Tenant {log.tenant} has the log {log.origin}.")
 
@@ -302,16 +312,39 @@ def checkpoints_of(store: Store, settings: Settings) -> Checkpoints:
     return Checkpoints(store, keys=LogKeys(settings.keys_folder), marks=Marks(settings.mark_folder))
 
 
-def log_of(store: Store, settings: Settings, tenant: str) -> Log:
-    """A tenant's log. Raises `Stop` where there is none."""
+def log_of(store: Store, settings: Settings, tenant: str, *, access: bool = False) -> Log:
+    """A tenant's log, or its access log. Raises `Stop` where there is none."""
     from ledger.tenants import UnknownTenant
 
+    tenants = tenants_of(store, settings)
     try:
-        return tenants_of(store, settings).log(Tenant(tenant))
+        return tenants.access(Tenant(tenant)) if access else tenants.log(Tenant(tenant))
     except UnknownTenant as unknown:
         raise Stop(
             str(unknown), next="`ledger tenants list` names those there are.", code=Code.REFUSED
         ) from None
+
+
+def record_act(store: Store, access: Log, body: AccessAdministered, *, by: str = "") -> bool:
+    """Records an act on the data folder in a tenant's access log, as of whom the operating system
+    names, or `by`. Whether it could: an act that mends the log itself may come before that."""
+    from ledger.access_appending import AccessAppender, AccessNotRecorded
+    from ledger.batch import random_request_id
+    from ledger.ledger_time import LedgerTime
+
+    named = by or f"os:{getpass.getuser()}"
+    try:
+        who = ids.any_id(PrincipalId, named, path="by")
+    except Malformed:
+        who = PrincipalId(f"os:{os.getuid()}")
+    actor = Actor(who, ActorKind.HUMAN, Auth.INTERNAL, OPERATOR)
+    try:
+        AccessAppender(store, access, LedgerTime()).append(
+            [Access(actor, random_request_id(), body)]
+        )
+    except AccessNotRecorded:
+        return False
+    return True
 
 
 def _keks(below: Path) -> Iterator[dict[str, object]]:

@@ -54,6 +54,14 @@ def test_a_folder_answers_without_a_server(reader: Reader, log: str) -> None:
     assert "run audited  COMPLETED" in said
 
 
+def test_the_access_log_is_read_and_verified(reader: Reader, log: str) -> None:
+    said = reader.shell(documented("docs/auditors.md", "access")).out
+    assert "exported" in said
+    assert "log_read" in said
+    assert "\nVERIFIED to size " in said
+    assert (reader.folder / "access-log" / "checkpoint").is_file()
+
+
 def test_each_verdict_ends_with_the_pages_exit_code(reader: Reader, log: str) -> None:
     reader.ledger("verify", "./log", code=4)
     reader.ledger("verify", "./nowhere", "--key", "audit.key", code=4)

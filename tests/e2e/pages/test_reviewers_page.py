@@ -51,6 +51,16 @@ def test_unknowns_are_listed_and_each_runs_story_is_shown(reader: Reader) -> Non
     assert "run order-811  OPEN" in said
 
 
+def test_the_arguments_of_a_step_are_read_as_the_page_says(reader: Reader) -> None:
+    block = documented("docs/reviewers.md", "payload")
+    assert block.count("payload 3") == 2
+    shown = reader.ledger("show", "order-812", "--json").lines
+    (planned,) = (each["index"] for each in shown if each.get("type") == "step.planned")
+    said = reader.commands(block.replace("payload 3", f"payload {planned}"))
+    assert '{"run":"order-812"}' in said
+    assert (reader.folder / "arguments.json").read_bytes() == b'{"run":"order-812"}'
+
+
 def test_a_step_is_settled_as_the_page_says(reader: Reader) -> None:
     said = reader.commands(documented("docs/reviewers.md", "executed"))
     assert "run order-811, step s1: RECONCILED_EXECUTED" in said

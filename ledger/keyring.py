@@ -101,14 +101,24 @@ class Keyring:
 def write_secret(path: Path, text: str) -> None:
     """Writes a file that only its owner may read, whole or not at all, and durably."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        os.write(descriptor, text.encode("utf-8") + b"\n")
+        _write_durably(beside, text.encode("utf-8") + b"\n")
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def _write_durably(path: Path, octets: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        # A disk that fills up may take a part and call it a success; the next write then fails.
+        while octets:
+            octets = octets[os.write(descriptor, octets) :]
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    beside.replace(path)
-    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

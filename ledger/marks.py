@@ -38,6 +38,10 @@ class MarkBroken(NotSigning):
     """A mark's file that is torn, changed or another log's. Says which file and what to do."""
 
 
+class MarkNotWritten(NotSigning):
+    """The disk did not take the mark, which is as it was. It may the next time."""
+
+
 class Marks:
     """The marks of a folder."""
 
@@ -101,13 +105,20 @@ class HeldMark:
 
     def advance(self, *, expected: Checkpoint, to: Checkpoint) -> None:
         """Moves the mark on, durably when this returns. Raises `MarkBroken` where the file is not
-        what the caller compared with: somebody wrote it without the lock."""
+        what the caller compared with: somebody wrote it without the lock; and `MarkNotWritten`."""
         if self.read() != expected:
             raise MarkBroken(
                 f"The high-water mark {self._path} changed while it was locked. Nothing was "
                 "signed. Something else writes this file; stop it."
             )
-        self._write(to)
+        try:
+            self._write(to)
+        except OSError as fault:
+            raise MarkNotWritten(
+                f"The high-water mark {self._path} could not be written ({fault.strerror}). "
+                "Nothing was signed, and entries are as they were. Make room on its disk; signing "
+                "is tried again by itself."
+            ) from fault
 
     def replace(self, mark: Checkpoint, *, record: str) -> None:
         """Sets the mark to what an operator accepted, whatever stood there.

@@ -20,6 +20,7 @@ import psycopg
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from ledger.keyring import write_secret
 from ledger.store.opening import open_store
 from ledger.store.tables import DATA_KEYS
 from tests.crash.appends import Append, complete_step, open_run
@@ -167,6 +168,22 @@ def test_the_subject_of_an_opening_that_failed_is_forgotten(
         rows = reading.page(DATA_KEYS, equal={}, order=DATA_KEYS.key, limit=10)
     store.close()
     assert [row[2] for row in rows] == ["run:run"]
+
+
+@pytest.mark.parametrize("room", [0, 1, 20])
+def test_a_small_file_is_replaced_whole_or_left_as_it_was(tmp_path: Path, room: int) -> None:
+    """ACK-03: mark and keys. A disk that fills up may write a part and say so only by its count."""
+    path = tmp_path / "mark"
+    write_secret(path, "what stood there before")
+    soft, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, most))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            write_secret(path, "what is longer than there is room for")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, most))
+    assert path.read_text(encoding="utf-8") == "what stood there before\n"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @contextmanager

@@ -89,6 +89,11 @@ class Agent:
             text=True,
         )
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def says(self) -> str:
         """Its next line; empty once it ended."""
         assert self._process.stdout is not None

@@ -146,8 +146,8 @@ def test_a_line_cut_before_commit_is_unavailable_or_replaced(
 
 
 def test_a_commit_answered_with_a_warning_is_unknown(own_postgres_server: PostgresServer) -> None:
-    """The server gives up waiting for its standby when it is asked to cancel, commits here only and
-    answers COMMIT with a warning (PostgreSQL documentation, section 26.2.8.4)."""
+    """ACK-02: the server gives up waiting for its standby when it is asked to cancel, commits here
+    only and answers COMMIT with a warning (PostgreSQL documentation, section 26.2.8.4)."""
     dsn = own_postgres_server.create_database("ledger")
     patient = PostgresStore(dsn)
     patient.migrate()
@@ -175,9 +175,17 @@ def test_a_commit_answered_with_a_warning_is_unknown(own_postgres_server: Postgr
     patient.close()
 
 
-@pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
-def test_a_server_that_is_not_durable_is_refused(setting: str) -> None:
-    with PostgresServer(None, binaries()[0], settings={setting: "off"}) as server:
+@pytest.mark.parametrize(
+    ("setting", "wrong"),
+    [
+        ("fsync", "off"),
+        ("full_page_writes", "off"),
+        pytest.param("data_sync_retry", "on", marks=pytest.mark.long),
+    ],
+)
+def test_a_server_that_is_not_durable_is_refused(setting: str, wrong: str) -> None:
+    """ACK-01."""
+    with PostgresServer(None, binaries()[0], settings={setting: wrong}) as server:
         refused = PostgresStore(server.create_database("ledger"))
         with pytest.raises(NotDurable, match=setting):
             refused.check()

@@ -184,6 +184,7 @@ def test_a_missing_mark_beside_an_empty_log_is_not_made_anew(
 def test_a_torn_mark_is_an_error(
     store: Store, checkpoints: Checkpoints, folder: Path, cut: int
 ) -> None:
+    """ACK-03."""
     path = Marks(folder / "mark").path(LOG.origin)
     whole = path.read_bytes()
     if cut >= len(whole):

@@ -40,6 +40,7 @@ def windows() -> Iterator[Window]:
 def test_a_death_at_any_statement_leaves_one_event_and_a_log_that_verifies(
     mortal: MortalServer, kind: str
 ) -> None:
+    """IDM-01 and GRA-01."""
     witness = Witness(mortal)
     for window in windows():
         append = witness.made(KINDS[kind], f"{kind}-{window.number}-{window.moment}")

@@ -164,6 +164,7 @@ def test_a_connection_that_is_ended_anywhere_in_an_append_is_told_truthfully(
 def test_a_line_cut_at_commit_is_looked_up_before_the_client_is_told(
     postgres_dsn: str, new_server: NewServer, how: Cut, told: str
 ) -> None:
+    """GRA-01."""
     with CuttingProxy(postgres_dsn) as proxy:
         server = new_server(as_uri(proxy.dsn))
         server.start()
@@ -252,6 +253,7 @@ def test_a_postgres_killed_inside_commit_keeps_one_event(
 def test_a_connection_ended_inside_commit_is_not_acknowledged_without_its_standby(
     own_postgres_server: PostgresServer, new_server: NewServer, pool: ThreadPoolExecutor
 ) -> None:
+    """ACK-02: the client is cut off during the wait for the standby."""
     standby = Standby(own_postgres_server)
     server = new_server(own_postgres_server.create_database("inside"))
     server.start()

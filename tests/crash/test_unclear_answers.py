@@ -52,6 +52,7 @@ def wait_for(witness: Witness, append: Append) -> None:
 def test_a_deadline_shorter_than_the_commit_leaves_one_event(
     mortal: MortalServer, pool: ThreadPoolExecutor
 ) -> None:
+    """GRA-01."""
     witness = Witness(mortal)
     at = commit_window(witness, mortal)
     for window in (Window(1, "before"), at, Window(at.number, "after")):
@@ -128,6 +129,7 @@ def test_a_request_whose_deadline_passed_in_the_queue_is_dropped(
 def test_a_client_that_goes_away_does_not_tear_a_commit(
     mortal: MortalServer, pool: ThreadPoolExecutor
 ) -> None:
+    """GRA-01."""
     witness = Witness(mortal)
     at = commit_window(witness, mortal)
     append = witness.made(complete_step, "run")

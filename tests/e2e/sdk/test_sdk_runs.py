@@ -379,6 +379,7 @@ def in_a_child(client: Ledger, run: Run, own_run: str) -> str:
 
 
 def test_a_forked_child_drives_its_own_run_over_a_new_channel(place: Place) -> None:
+    """GRL-03."""
     client = place.client(deadline_s=10)
     with client.run(place.r1, holder="parent") as run:
         run.plan([PAY])
@@ -401,6 +402,7 @@ def test_without_a_server_no_tool_runs(own_place: Place) -> None:
 
 
 def test_the_first_calls_after_a_restart_find_the_server(own_place: Place) -> None:
+    """GRL-03."""
     with own_place.client().run(own_place.r1, holder="shop") as run:
         run.plan([PAY])
         own_place.server.kill()
@@ -424,6 +426,7 @@ def lose_the_report(place: Place, client: Ledger) -> None:
 
 
 def test_an_outcome_that_is_not_acknowledged_keeps_the_run_open(own_place: Place) -> None:
+    """ACK-04."""
     with pytest.raises(AuditNotRecorded):
         lose_the_report(own_place, own_place.client(deadline_s=3))
     assert own_place.types(own_place.r1)[-2:] == ["lease.released", "step.unknown"]

@@ -14,7 +14,7 @@ from ledger.core.answers import Answered
 from ledger.core.ids import Tenant
 from ledger.core.log import Log
 from ledger.core.refusals import Refused
-from ledger.failures import Failure
+from ledger.failures import Failure, FailureKind
 from ledger.head_seen import HeadSeen, HeadsSeen
 from ledger.limits import Limits
 from ledger.log_reading import LogReader
@@ -86,6 +86,15 @@ class House:
         if refused is not None:
             raise Ended(statuses.refusal_status(refused))
         self.heads.acknowledge(log, index=seen.size - 1, leaf=seen.leaf)
+
+    async def tell_rewound(
+        self, log: Log, seen: HeadSeen | None, outcomes: Sequence[Answered | Failure]
+    ) -> None:
+        """Ends the call with both heads where the log turned out to be another, and its client told
+        what it saw: what this replica remembers of it counts for nothing then."""
+        rewound = FailureKind.HISTORY_REWOUND
+        if all(isinstance(each, Failure) and each.kind is rewound for each in outcomes):
+            await self.require_head(log, seen, for_read=True)
 
     def acknowledge(self, log: Log, outcome: Answered | Failure) -> None:
         """Remembers where an answered command stands: its client may tell next that it saw it."""

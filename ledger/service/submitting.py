@@ -48,6 +48,7 @@ class Submitter:
         await self._house.require_head(log, decoded.head_seen)
         outcome = (await self._house.submitting.submit([decoded.request]))[0]
         self._house.acknowledge(log, outcome)
+        await self._house.tell_rewound(log, decoded.head_seen, [outcome])
         refused = _status_of(outcome)
         if refused is not None:
             raise Ended(refused)
@@ -94,6 +95,7 @@ class Submitter:
         outcomes = await self._house.submitting.submit([one.request for one in taken])
         for outcome in outcomes:
             self._house.acknowledge(log, outcome)
+        await self._house.tell_rewound(log, taken[0].head_seen, outcomes)
         return outcomes
 
     async def _extras(

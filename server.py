@@ -248,16 +248,8 @@ def open_rooms(
     vault = Vault(open_keys(settings, store))
     tenants = Tenants(store, vault)
     make_tenant(settings, tenants)
-    rows, claims = ResumeRows(), IdempotencyRows()
-    sequencer = Sequencer(
-        store,
-        tenants,
-        vault,
-        Projections(rows, claims, (rows, LeaseRows(), claims, UnknownRows())),
-        SequencerSettings(policies=settings.policies()),
-        new_time=lambda: LedgerTime(on_alarm=rarely(tell_clock)),
-        on_fatal=on_fatal,
-    )
+    claims = IdempotencyRows()
+    sequencer = make_sequencer(settings, store, tenants, vault, claims, on_fatal)
     stack.callback(sequencer.drain, settings.drain_ms_max / 1_000)
     door = Door(sequencer)
     checkpoints = Checkpoints(
@@ -299,6 +291,27 @@ def open_rooms(
     sequencer.watch(lambda log, size: wakes.wake())
     stack.enter_context(store.watch(wakes.wake))
     return rooms
+
+
+def make_sequencer(
+    settings: Settings,
+    store: Store,
+    tenants: Tenants,
+    vault: Vault,
+    claims: IdempotencyRows,
+    on_fatal: Callable[[BaseException], None],
+) -> Sequencer:
+    """The only writer of the tenants' logs."""
+    rows = ResumeRows()
+    return Sequencer(
+        store,
+        tenants,
+        vault,
+        Projections(rows, claims, (rows, LeaseRows(), claims, UnknownRows())),
+        SequencerSettings(policies=settings.policies()),
+        new_time=lambda: LedgerTime(on_alarm=rarely(tell_clock)),
+        on_fatal=on_fatal,
+    )
 
 
 def furnish(settings: Settings, rooms: Rooms, identity: Identity, metrics: Metrics) -> House:

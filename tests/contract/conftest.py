@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.support.accesses import access, opened
 from tests.support.in_process import house, ledger
 
-__all__ = ["house", "ledger"]
+__all__ = ["access", "house", "ledger", "opened"]

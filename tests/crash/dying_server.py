@@ -44,14 +44,16 @@ class Trial:
         self._moment = ""
         self._act = ""
         self._kind = ""
+        self._thread = ""
         self._count = 0
 
     def observe(self, moment: Moment, kind: str) -> None:
         """Called by the store around every statement."""
-        if not threading.current_thread().name.startswith(("sequencer-", "access-")):
+        thread = threading.current_thread().name
+        if not thread.startswith(("sequencer-", "access-")):
             return
         self._take_order()
-        if not self._act:
+        if not self._act or not thread.startswith(self._thread):
             return
         counts = self._kind in ("", kind)
         if moment == "before" and counts:
@@ -67,7 +69,10 @@ class Trial:
         except FileNotFoundError:
             return
         self._act, self._at, self._moment = words[0], int(words[1]), words[2]
-        self._kind = words[3] if len(words) > 3 else ""
+        named = [word for word in words[3:] if word.endswith("-")]
+        kinds = [word for word in words[3:] if word not in named]
+        self._thread = named[0] if named else "sequencer-"
+        self._kind = kinds[0] if kinds else ""
         self._count = 0
         self._order.unlink()
 

@@ -59,13 +59,20 @@ class MortalServer(LedgerServer):
         options = [("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
         return grpc.insecure_channel(self.address, options=options)
 
-    def arm(self, act: Literal["die", "wait"], window: Window, *, kind: str = "") -> None:
+    def arm(
+        self,
+        act: Literal["die", "wait"],
+        window: Window,
+        *,
+        kind: str = "",
+        thread: Literal["sequencer-", "access-"] = "sequencer-",
+    ) -> None:
         """From the next statement of the writing thread on, statements are counted: all, or those
-        of one kind."""
+        of one kind. `thread`: of the log, or of the access log."""
         for name in ("seen", "reached", "go-on"):
             (self.folder / name).unlink(missing_ok=True)
         order = self.folder / "order-next"
-        order.write_text(f"{act} {window.number} {window.moment} {kind}", encoding="ascii")
+        order.write_text(f"{act} {window.number} {window.moment} {thread} {kind}", encoding="ascii")
         order.rename(self.folder / "order")
 
     def seen(self) -> list[str]:

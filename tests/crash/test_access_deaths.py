@@ -31,7 +31,8 @@ def test_a_death_around_the_commit_hands_nothing_out_unrecorded(
     runtime, reviewer = Calls(mortal), Calls(mortal, "reviewer")
     runtime.driven("r", "s1")
     asked = _payload_of(reviewer, "r")
-    mortal.arm("die", Window(1, "before" if moment == "before" else "after"), kind="commit")
+    window = Window(1, "before" if moment == "before" else "after")
+    mortal.arm("die", window, kind="commit", thread="access-")
     with pytest.raises(grpc.RpcError):
         reviewer.call("GetPayload", asked)
     mortal.bury()
@@ -48,7 +49,7 @@ def test_a_death_around_the_commit_hands_nothing_out_unrecorded(
 def test_a_refusal_whose_answer_was_lost_is_recorded_once(mortal: MortalServer) -> None:
     reviewer = Calls(mortal, "reviewer")
     asked = pb.OpenRunRequest(request_id=new_id(), run="r")
-    mortal.arm("die", Window(2, "after"), kind="commit")
+    mortal.arm("die", Window(1, "after"), kind="commit", thread="access-")
     with pytest.raises(grpc.RpcError):
         reviewer.call("OpenRun", asked)
     mortal.bury()

@@ -23,6 +23,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from ledger.keyring import write_secret
 from ledger.store.opening import open_store
 from ledger.store.tables import DATA_KEYS
+from ledger.v1 import log_service_pb2 as log_pb
 from tests.crash.appends import Append, complete_step, open_run
 from tests.crash.conftest import NewServer
 from tests.crash.mortal_server import MortalServer
@@ -78,6 +79,21 @@ def verify_told_unavailable(error: Any) -> None:
     assert refusal.reason in ("STORE_UNAVAILABLE", "MAYBE_COMMITTED")
 
 
+def verify_nothing_is_read(witness: Witness) -> None:
+    """What has to be recorded first is not handed out, and a refusal is not told (contract, 10)."""
+    admin, runtime = witness.calls("admin"), witness.calls()
+    asked = log_pb.ListEntriesRequest(log=log_pb.LOG_NAME_ACCESS)
+    without_role = log_pb.ListEntriesRequest()
+    for refusal in (
+        admin.refused("ListEntries", asked),
+        runtime.refused("ListEntries", without_role),
+    ):
+        assert refusal.code is grpc.StatusCode.UNAVAILABLE
+        assert (refusal.reason, refusal.durability) == ("ACCESS_NOT_RECORDED", "NOT_COMMITTED")
+    admin.close()
+    runtime.close()
+
+
 def verify_goes_on(witness: Witness, refused: list[Append]) -> None:
     """With room again, the same requests are taken once, and the log is whole."""
     wait_for_health(witness.server, SERVING)
@@ -108,7 +124,7 @@ def test_a_full_disk_is_said_and_passes(new_server: NewServer, tmp_path: Path) -
         wait_for_health(server, SERVING)
         refused = refused_until_full(witness)
         wait_for_health(server, NOT_SERVING)
-        witness.verify()
+        witness.verify(access=False)
         subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
         verify_goes_on(witness, refused)
         assert server.stop() == 0
@@ -123,7 +139,7 @@ def test_files_that_may_not_grow_are_said_and_pass(new_server: NewServer, tmp_pa
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (1 << 20, most))
     refused = refused_until_full(witness)
     wait_for_health(server, NOT_SERVING)
-    witness.verify()
+    witness.verify(access=False)
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (most, most))
     verify_goes_on(witness, refused)
     assert server.stop() == 0
@@ -142,7 +158,8 @@ def test_a_database_that_may_not_be_written_is_said_and_passes(
         owner.execute("REVOKE INSERT, UPDATE ON entries, heads FROM CURRENT_USER")
         verify_told_unavailable(witness.send(refused))
         wait_for_health(server, NOT_SERVING)
-        assert not of_request(witness.verify(), refused.message.request_id)
+        assert not of_request(witness.verify(access=False), refused.message.request_id)
+        verify_nothing_is_read(witness)
         owner.execute("GRANT INSERT, UPDATE ON entries, heads TO CURRENT_USER")
     verify_goes_on(witness, [refused])
     assert server.stop() == 0

@@ -35,9 +35,9 @@ class Acknowledged:
             assert known == append.leaf_hash, "one index was acknowledged with two leaves"
             assert append.tree_size > append.index
 
-    def verify(self, server: LedgerServer) -> list[Entry]:
+    def verify(self, server: LedgerServer, *, access: bool = True) -> list[Entry]:
         """Verifies the server's whole log, and that nothing acknowledged is missing from it."""
-        entries = verify_whole_log(server)
+        entries = verify_whole_log(server, access=access)
         self.verify_in(entries)
         return entries
 
@@ -93,9 +93,9 @@ class Witness:
         finally:
             calls.close()
 
-    def verify(self) -> list[Entry]:
+    def verify(self, *, access: bool = True) -> list[Entry]:
         """See `Acknowledged.verify`."""
-        return self.acknowledged.verify(self.server)
+        return self.acknowledged.verify(self.server, access=access)
 
     def verify_rows(self) -> list[Entry]:
         """Everything that must hold of the store's rows, inline projections included, whether the

@@ -25,6 +25,7 @@ from tests.e2e.sdk.conftest import settings
 from tests.support.calls import new_id, refusal_of_error
 
 CALLERS: Final = 8
+PATIENCE_S: Final = 6.0
 PAY: Final = Step("s1", tool="pay", version="1", arguments={"amount": 12})
 OTHER: Final = "another-process-9"
 RETRIES: Final = 3
@@ -157,9 +158,9 @@ def test_what_cannot_be_recorded_is_not_done_and_not_decided(
     back, and health says so; afterwards everything stands as before."""
     server = new_server(f"sqlite://{tmp_path}/ledger.db", LEDGER_CHECK_MS="100")
     server.start()
-    client = Ledger.connect(server.address, token=server.token(), settings=settings(3.0))
+    client = Ledger.connect(server.address, token=server.token(), settings=settings(PATIENCE_S))
     reviewer = Ledger.connect(
-        server.address, token=server.token("reviewer"), settings=settings(3.0)
+        server.address, token=server.token("reviewer"), settings=settings(PATIENCE_S)
     )
     with client, reviewer:
         with client.run("before", holder="shop") as run:
@@ -168,7 +169,7 @@ def test_what_cannot_be_recorded_is_not_done_and_not_decided(
                 effect.unknown("lost_answer")
             run.stop("wait")
         (unknown,) = reviewer.unknowns()
-        with client.run("now", holder="shop") as run:
+        with client.run("now", holder="shop", ttl_s=120) as run:
             run.plan([PAY])
             with files_full(server):
                 with pytest.raises(LedgerUnavailable, match="Nothing may be executed"):

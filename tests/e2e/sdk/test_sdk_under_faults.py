@@ -88,6 +88,7 @@ def line(request: pytest.FixtureRequest, place: Place, tmp_path: Path) -> Iterat
         yield Line(request.param, place, proxy)
 
 
+@pytest.mark.long
 async def test_a_start_that_the_server_never_heard_runs_nothing(line: Line) -> None:
     """GRA-01 and ACK-04: the line is lost before the start; the step stays planned."""
     async with line.client() as client, client.block("run", line.run, holder="shop") as run:
@@ -141,6 +142,7 @@ def cut_once_heard(proxy: WithholdingProxy) -> None:
     proxy.cut()
 
 
+@pytest.mark.long
 async def test_a_report_whose_answer_never_comes_is_said_and_stands_in_the_ledger(
     line: Line,
 ) -> None:

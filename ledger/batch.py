@@ -255,7 +255,7 @@ class Batch:
     def _same_plan(self, one: Prepared, command: PlanSteps) -> bool:
         run = self._draft.run(command.run)
         for ordinal, plan in enumerate(command.steps):
-            step = None if run is None else run.steps.get(plan.step)
+            step = None if run is None else self._draft.step(run, plan.step)
             if step is None or (step.is_write and plan.key != step.key):
                 return False
             ref = one.sealed[("arguments", ordinal)].ref
@@ -413,7 +413,7 @@ class Batch:
             memory.claims[(tool, key)] = claim
         for run, _ in self._draft.touched_runs():
             if run.is_closed:
-                # Seldom asked for again, and most runs of a long log are closed.
+                # From now on it is read step by step.
                 memory.runs.pop(run.run_id, None)
             else:
                 memory.runs[run.run_id] = run

@@ -13,7 +13,7 @@ from typing import Final
 
 from ledger.core.answers import Appended
 from ledger.core.claims import Claim, Tool
-from ledger.core.commands import PlanSteps, SweepRun
+from ledger.core.commands import Command, PlanSteps, SweepRun
 from ledger.core.ids import LOG_RUN, RunId
 from ledger.core.log import Log
 from ledger.core.run import Run
@@ -138,6 +138,7 @@ class Committed:
         if known:
             self._projections.runs.refresh_leases(self._appending, self._log, known)
         runs = known | self._load(sorted(wanted - known.keys()))
+        self._load_named_steps(prepared, runs)
         self._load_subjects(runs)
         for one in prepared:
             subject = getattr(one.request.command, "subject", "")
@@ -151,8 +152,21 @@ class Committed:
             return {}
         outdated = {r: self._memory.outdated.pop(r) for r in run_ids if r in self._memory.outdated}
         loaded = self._projections.runs.load(self._appending, self._log, run_ids, outdated)
-        self._memory.runs.update(loaded)
+        self._memory.runs.update((r, run) for r, run in loaded.items() if run.is_whole)
         return loaded
+
+    def _load_named_steps(self, prepared: Sequence[Prepared], runs: dict[str, Run]) -> None:
+        """One read for the steps that the batch names of runs that are not loaded whole."""
+        named = {
+            (run_id, step)
+            for one in prepared
+            if (run_id := getattr(one.request.command, "run", "")) in runs
+            and not runs[run_id].is_whole
+            for step in _steps_named(one.request.command)
+        }
+        pairs = [(runs[run_id], step) for run_id, step in sorted(named)]
+        if pairs:
+            self._projections.runs.load_steps(self._appending, self._log, pairs)
 
     def _load_subjects(self, runs: dict[str, Run]) -> None:
         """A run's subject is given when it is opened and never changes."""
@@ -205,6 +219,10 @@ class Committed:
             return self._load([run_id]).get(run_id)
         self._projections.runs.refresh_leases(self._appending, self._log, {run_id: known})
         return known
+
+    def load_step(self, run: Run, step_id: str) -> None:
+        """A step that no command of the batch names, of a run that is not loaded whole."""
+        self._projections.runs.load_steps(self._appending, self._log, [(run, step_id)])
 
     def claim(self, tool: str, key: str) -> Claim | None:
         """A claim as of the last commit."""
@@ -285,6 +303,13 @@ class Committed:
         """The partial tiles that `added` leaves complete or grow."""
         size = self._appending.locked_head.size
         return read_open_tiles(self._appending, log=self._log.number, size=size, added=added)
+
+
+def _steps_named(command: Command) -> list[str]:
+    if isinstance(command, PlanSteps):
+        return [plan.step for plan in command.steps]
+    step = getattr(command, "step", "")
+    return [step] if step else []
 
 
 def known_leaf(appending: Appending, log: Log, index: int) -> bytes | None:

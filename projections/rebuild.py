@@ -64,6 +64,9 @@ class _Nothing:
     def run(self, run_id: RunId) -> Run | None:
         return None
 
+    def load_step(self, run: Run, step_id: str) -> None:
+        raise InvariantViolation("a run that is folded from its first entry on is whole")
+
     def claim(self, tool: str, key: str) -> Claim | None:
         return None
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import orjson
 
+from ledger.core.ids import RunId
 from ledger.core.log import Log
 from ledger.core.run import Run
 from ledger.core.step import Step
@@ -48,18 +49,26 @@ class ResumeRows:
         for row in reading.get(RUNS, [(log.tenant, run_id) for run_id in run_ids]):
             run_id = text(row[1])
             run = known.get(run_id)
-            version = number(row[3])
-            if run is None or run.version != version + 1:
+            if row[6]:
+                run = run_of_row(log, row)
+            elif run is None or run.version != number(row[3]) + 1:
                 since = -1 if run is None else run.version - 1
                 run = run or Run.blank(f"{log.origin}#{run_id}", _EPOCH)
                 _fill(run, row)
-                self._load_steps(reading, log, run, since=since)
+                self._load_changed(reading, log, run, since=since)
             loaded[run_id] = run
         self.refresh_leases(reading, log, loaded)
         return loaded
 
-    def _load_steps(self, reading: Reading, log: Log, run: Run, *, since: int) -> None:
-        """Steps that changed after a version of the run. -1: all of them."""
+    def load_steps(self, reading: Reading, log: Log, named: Sequence[tuple[Run, str]]) -> None:
+        """Adds steps one by one; see `ledger.inline.RunRows`."""
+        runs = {run.run_id: run for run, _ in named}
+        keys: list[Row] = [(log.tenant, run.run_id, step) for run, step in named]
+        for row in reading.get_by(STEPS, ("tenant", "run", "step"), keys):
+            runs[RunId(text(row[1]))].add_step(step_of_row(row))
+
+    def _load_changed(self, reading: Reading, log: Log, run: Run, *, since: int) -> None:
+        """Steps that changed after a version of the run, which makes it whole. -1: all of them."""
         after: Row | None = None
         while True:
             rows = reading.page(
@@ -71,8 +80,9 @@ class ResumeRows:
                 limit=_PAGE,
             )
             for row in rows:
-                run.add_step(Step.load(orjson.loads(blob(row[6]))))
+                run.add_step(step_of_row(row))
             if len(rows) < _PAGE:
+                run.is_whole = True
                 return
             after = (rows[-1][5], rows[-1][2])
 

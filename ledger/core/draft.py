@@ -42,7 +42,10 @@ class Source(Protocol):
     """Where a draft reads what was committed before. Implementations read under the head lock."""
 
     def run(self, run_id: RunId) -> Run | None:
-        """The run, or None if the tenant has none of that id."""
+        """The run, or None if the tenant has none of that id. A closed one need not be whole."""
+
+    def load_step(self, run: Run, step_id: str) -> None:
+        """Adds the step to a run that is not whole, if it has one of that id."""
 
     def claim(self, tool: str, key: str) -> Claim | None:
         """The claim on a key, or None if it is free."""
@@ -141,6 +144,13 @@ class Draft:
             self.runs[run_id] = self._source.run(RunId(run_id))
         return self.runs[run_id]
 
+    def step(self, run: Run, step_id: str) -> Step | None:
+        """The step as it stands in this batch, also of a closed run, whose steps are read when they
+        are asked for."""
+        if step_id not in run.steps and not run.is_whole:
+            self._source.load_step(run, step_id)
+        return run.steps.get(step_id)
+
     def claim(self, *, tool: str, key: str) -> Claim | None:
         """The claim on a key as it stands in this batch."""
         at = (tool, key)
@@ -186,6 +196,7 @@ class Draft:
 
     def twins(self, run: Run, step: Step) -> list[Step]:
         """Other writes of the run with the same tool and arguments, in the order of planning."""
+        run.require_whole()
         found: set[str] = set()
         for key_id in run.argument_keys:
             if key_id == step.arguments.key_id:

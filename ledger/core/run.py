@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from eventsourcing.domain import BaseAggregate
 
+from ledger.core.errors import InvariantViolation
 from ledger.core.events import BODIES
 from ledger.core.ids import RunId
 from ledger.core.step import DEAD_MARGIN_US, Attempt, Step
@@ -43,7 +44,12 @@ class Lease:
 
 
 class Run(BaseAggregate[str]):
-    """One run, folded from its entries."""
+    """One run, folded from its entries.
+
+    `is_whole` says whether `steps` are all of its steps. A run that was filled from its row is not
+    whole before they were loaded; a closed one is decided upon with only those that a command
+    names (ADR 5). What asks for all steps raises `InvariantViolation` where they are not there.
+    """
 
     def __init__(self) -> None:
         """Only `blank` makes one: a run begins with its `run.opened`."""
@@ -68,6 +74,7 @@ class Run(BaseAggregate[str]):
     by_fingerprint: dict[tuple[str, bytes], list[str]]
     argument_keys: set[str]
     later_types: set[str]
+    is_whole: bool
     stored_counts: dict[StepState, int]
 
     @classmethod
@@ -92,6 +99,7 @@ class Run(BaseAggregate[str]):
         run.by_fingerprint = {}
         run.argument_keys = set()
         run.later_types = set()
+        run.is_whole = True
         run.stored_counts = {}
         return run
 
@@ -110,17 +118,24 @@ class Run(BaseAggregate[str]):
     @property
     def counts(self) -> dict[StepState, int]:
         """How many steps are in each state that has any; also where its steps were not loaded."""
-        if not self.steps:
-            return self.stored_counts
+        if not self.is_whole:
+            return {state: count for state in StepState if (count := self.stored_counts.get(state))}
         return {state: len(steps) for state, steps in self.open_states.items() if steps}
+
+    def require_whole(self) -> None:
+        """Raises `InvariantViolation` where some of its steps were not loaded."""
+        if not self.is_whole:
+            raise InvariantViolation("a run was taken for whole, but not all its steps were loaded")
 
     @property
     def open_steps(self) -> int:
         """How many steps are planned or started: what ending the run may have to write."""
-        return len(self.open_states[StepState.PLANNED]) + len(self.open_states[StepState.STARTED])
+        counts = self.counts
+        return counts.get(StepState.PLANNED, 0) + counts.get(StepState.STARTED, 0)
 
     def in_state(self, state: StepState) -> list[Step]:
         """Its steps in a state, in the order they were planned. Costs only their number."""
+        self.require_whole()
         return sorted(
             (self.steps[step] for step in self.open_states[state]), key=lambda s: s.ordinal
         )
@@ -138,7 +153,10 @@ class Run(BaseAggregate[str]):
             self.argument_keys.add(step.arguments.key_id)
 
     def move_step(self, step: Step, state: StepState) -> None:
-        """Sets a step's state and keeps the sets by state right."""
+        """Sets a step's state and keeps the sets by state, and the counts, right."""
+        if not self.is_whole:
+            self.stored_counts[step.state] -= 1
+            self.stored_counts[state] = self.stored_counts.get(state, 0) + 1
         self.open_states[step.state].discard(step.id)
         self.open_states[state].add(step.id)
         step.state = state
@@ -189,7 +207,9 @@ class Run(BaseAggregate[str]):
         ]
 
     def load(self, values: list[Any]) -> None:
-        """Takes what `dump` wrote; columns, steps and the lease are set by the loader."""
+        """Takes what `dump` wrote; columns, steps and the lease are set by the loader, who says so
+        once it has loaded them all."""
+        self.is_whole = False
         self.opened_by, self.opened_us, self.initiator, self.parent = values[:4]
         self.ceiling = EffectClass(values[4])
         self.labels = tuple((name, value) for name, value in values[5])

@@ -263,6 +263,7 @@ class StepPlanned(RunEvent):
 
     def fold(self, run: Run) -> None:
         """A new step, in the order of planning."""
+        run.require_whole()
         body = self.body
         sealed = next(payload for payload in self.payloads if payload.name == "arguments")
         run.add_step(

@@ -41,7 +41,14 @@ class RunRows(Protocol):
         self, reading: Reading, log: Log, run_ids: Sequence[str], known: Mapping[str, Run]
     ) -> dict[str, Run]:
         """The runs that exist, each as of this transaction. Those in `known` are brought up to
-        date in place, reading only the steps that changed since. Leases are locked and fresh."""
+        date in place, reading only the steps that changed since. Leases are locked and fresh.
+
+        A closed run comes without its steps and is not whole, for it is driven no further;
+        `load_steps` adds those that are needed."""
+
+    def load_steps(self, reading: Reading, log: Log, named: Sequence[tuple[Run, str]]) -> None:
+        """Adds to each run the step of that id, where it has one, as of this transaction. Costs
+        their number, however long the runs are. Only for steps that are not loaded yet."""
 
     def refresh_leases(self, reading: Reading, log: Log, runs: Mapping[str, Run]) -> None:
         """Brings the leases of runs that are otherwise up to date to what renewals made of them,

@@ -102,7 +102,7 @@ def _may_decide(
             run=run.run_id,
             step=command.step,
         )
-    step = run.steps.get(command.step)
+    step = draft.step(run, command.step)
     if step is None:
         return Refused(
             Reason.STEP_NOT_PLANNED,

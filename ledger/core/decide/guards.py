@@ -20,6 +20,7 @@ def open_run(draft: Draft, run_id: str) -> Run | Refused:
         return run_not_found(run_id)
     if run.is_closed:
         return run_closed(run)
+    run.require_whole()
     return not_understood(run) or run
 
 

@@ -23,7 +23,7 @@ def _attempt(
     run = draft.run(run_id)
     if run is None:
         return run_not_found(run_id)
-    step = run.steps.get(step_id)
+    step = draft.step(run, step_id)
     if step is None:
         return Refused(
             Reason.STEP_NOT_PLANNED,
@@ -176,7 +176,7 @@ def decide_unknown(draft: Draft, command: MarkUnknown) -> Answer:
     run = draft.run(command.run)
     if run is None:
         return run_not_found(command.run)
-    step = run.steps.get(command.step)
+    step = draft.step(run, command.step)
     if step is None or not 1 <= command.attempt <= len(step.attempts):
         return Refused(
             Reason.NO_SUCH_ATTEMPT,
@@ -278,7 +278,7 @@ def decide_evidence(draft: Draft, command: AttachEvidence) -> Answer:
     contradiction = False
     replayed: tuple[str, ...] = ()
     if command.step:
-        step = run.steps.get(command.step)
+        step = draft.step(run, command.step)
         if step is None or command.attempt > len(step.attempts):
             return Refused(
                 Reason.STEP_NOT_PLANNED if step is None else Reason.NO_SUCH_ATTEMPT,

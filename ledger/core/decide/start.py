@@ -249,9 +249,10 @@ def _executed_earlier(draft: Draft, claim: Claim) -> tuple[Run, Step] | None:
 
 def _claimant(draft: Draft, run_id: str, step_id: str) -> tuple[Run, Step]:
     owner = draft.run(run_id)
-    if owner is None:
-        raise InvariantViolation("a claim names a run that does not exist")
-    return owner, owner.steps[step_id]
+    step = None if owner is None else draft.step(owner, step_id)
+    if owner is None or step is None:
+        raise InvariantViolation("a claim names a run or a step that does not exist")
+    return owner, step
 
 
 def _unknown_of_claim(draft: Draft, run: Run, owner_id: str, owner_step: str) -> Answer:

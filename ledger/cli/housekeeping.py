@@ -18,12 +18,10 @@ from ledger.cli.screen import table
 from ledger.cli.stops import Code, Stop, extra_missing
 from ledger.cli.teaching import taught
 from ledger.core import ids
-from ledger.core.access import Access
 from ledger.core.errors import Malformed
 from ledger.core.events import AccessAdministered
 from ledger.core.ids import Origin, PrincipalId, Tenant
 from ledger.core.note_key import Signer, VerifierKey
-from ledger.core.run_events import Actor
 from ledger.core.vocabulary import ActorKind, Auth
 from ledger.keyring import KeyMissing, Keyring
 
@@ -330,6 +328,8 @@ def record_act(store: Store, access: Log, body: AccessAdministered, *, by: str =
     names, or `by`. Whether it could: an act that mends the log itself may come before that."""
     from ledger.access_appending import AccessAppender, AccessNotRecorded
     from ledger.batch import random_request_id
+    from ledger.core.access import Access
+    from ledger.core.run_events import Actor
     from ledger.ledger_time import LedgerTime
 
     named = by or f"os:{getpass.getuser()}"

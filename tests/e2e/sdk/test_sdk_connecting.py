@@ -125,6 +125,9 @@ def test_what_a_stopped_server_was_sent_may_be_committed_and_what_a_dead_one_was
         ledger.submit([opening])
     assert caught.value.durability is Durability.MAYBE_COMMITTED
     own_place.server.kill()
+    # Until the client has met the loss, it cannot know that the next call went nowhere.
+    with pytest.raises(LedgerUnavailable):
+        list(ledger.runs())
     with pytest.raises(LedgerUnavailable) as caught:
         ledger.submit([requests.open_run(own_place.r2)])
     assert caught.value.durability is Durability.NOT_COMMITTED

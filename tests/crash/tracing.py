@@ -41,9 +41,10 @@ def every_sync(fault: str, pids: Sequence[int], files: Sequence[Path] = ()) -> I
     tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert tracer.stderr is not None
     try:
-        for _ in pids:
-            line = tracer.stderr.readline()
-            assert " attached" in line, line
+        said = [tracer.stderr.readline() for _ in pids]
+        # One that ended meanwhile, as a worker of autovacuum does, has nothing left to sync.
+        assert all(" attached" in line or "No such process" in line for line in said), said
+        assert any(" attached" in line for line in said), said
         yield
     finally:
         tracer.send_signal(signal.SIGTERM)
